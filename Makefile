@@ -1,0 +1,144 @@
+# pymq: one command per thing a developer does. `make` alone prints the table.
+#
+# Everything a target needs is a prerequisite, so each works on a fresh machine with Python >= 3.11, a C compiler and make.
+# Stamps (.venv/.tools, .venv/.installed, build/.built) make the second run of anything cheap.
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+EXTRAS := test perf lint
+PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
+KILL_RUNS ?= 200
+CRASH_STATES ?= 10000
+
+PYX_SOURCES := $(wildcard pymq/_core/*.pyx pymq/_core/*.pxd pymq/_core/*.pxi pymq/_scan/_build.py)
+C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c)
+C_HEADERS := $(wildcard csrc/include/pymq/*.h csrc/*/*.h)
+C_TESTING := $(wildcard csrc/testing/*.c)
+C_ALL := $(C_SOURCES) $(C_TESTING) $(wildcard csrc/fuzz/*.c tests/native/*.c)
+
+# --- set-up ----------------------------------------------------------------------------------------------------
+
+.PHONY: help venv build run
+help: ## this table
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+venv: $(VENV)/.tools ## the virtual environment with every tool and dependency
+build: build/.built ## native modules, in place; rebuilds only what changed
+
+$(VENV)/.tools: pyproject.toml tools/requirements.py
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -c 'import sys; sys.exit("pymq needs Python >= 3.11; try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	$(PY) tools/requirements.py $(EXTRAS) > $(VENV)/requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/requirements.txt
+	touch $@
+
+# Metadata only: the modules are compiled in place below, once and incrementally. (pymq/__init__.py: a package must exist to be mapped.)
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml $(wildcard pymq/__init__.py)
+	PYMQ_NO_EXTENSIONS=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+build/.built: $(VENV)/.installed setup.py $(PYX_SOURCES) $(C_SOURCES) $(C_HEADERS)
+	@tools/need.sh cc build-essential
+	@mkdir -p build
+	$(PY) setup.py --quiet build_ext --inplace
+	touch $@
+
+run: build ## a demonstration of the embedded store
+	$(PY) -m pymq.demo
+
+# --- tests -----------------------------------------------------------------------------------------------------
+
+.PHONY: test lint lint-python lint-c sanitize native-test bench fuzz kill-loop crash-sweep full clean
+test: build native-build ## every test that fits in a few minutes
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, our own C rules, the tidy test
+	$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
+
+lint-python: build
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	@if compgen -G 'pymq/*.py' > /dev/null; then $(VENV)/bin/mypy --strict pymq; fi
+
+CPPCHECK := cppcheck --std=c11 --language=c --enable=warning,performance,portability --error-exitcode=1 --quiet \
+	--inline-suppr --platform=unix64 --suppress=missingIncludeSystem -Icsrc/include -Itests/native -j 2
+lint-c: $(VENV)/.tools
+	$(PY) tools/c_lint.py
+	@tools/need.sh cppcheck cppcheck
+	@if [ -n "$(strip $(C_ALL))" ]; then mkdir -p build/cppcheck && $(CPPCHECK) --cppcheck-build-dir=build/cppcheck $(C_ALL); fi
+
+# --- native programs: tests/native/test_*.c, each linked with the whole core, once per variant -------------------
+
+NATIVE_TESTS := $(wildcard tests/native/test_*.c)
+NATIVE_HELPERS := $(filter-out $(NATIVE_TESTS),$(wildcard tests/native/*.c))
+NATIVE_NAMES := $(basename $(notdir $(NATIVE_TESTS)))
+NATIVE_VARIANTS := plain asan tsan
+NATIVE_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -pthread -Wall -Wextra -Werror -Wshadow -Wconversion \
+	-Wno-sign-conversion -Icsrc/include -Itests/native -MMD -MP
+NATIVE_FLAGS_plain := -O2
+NATIVE_FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+NATIVE_FLAGS_tsan := -O1 -fsanitize=thread
+NATIVE_TIMEOUT_S ?= 300
+
+define native_variant
+build/native/$(1)/%.o: %.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(NATIVE_FLAGS) $$(NATIVE_FLAGS_$(1)) -c $$< -o $$@
+
+NATIVE_OBJECTS_$(1) := $$(patsubst %.c,build/native/$(1)/%.o,$$(C_SOURCES) $$(C_TESTING) $$(NATIVE_HELPERS))
+NATIVE_PROGRAMS_$(1) := $$(addprefix build/native/$(1)/bin/,$$(NATIVE_NAMES))
+
+$$(NATIVE_PROGRAMS_$(1)): build/native/$(1)/bin/%: build/native/$(1)/tests/native/%.o $$(NATIVE_OBJECTS_$(1))
+	@mkdir -p $$(@D)
+	$$(CC) $$(NATIVE_FLAGS_$(1)) $$^ -o $$@ -lpthread
+
+-include $$(wildcard build/native/$(1)/csrc/*/*.d build/native/$(1)/tests/native/*.d)
+endef
+$(foreach variant,$(NATIVE_VARIANTS),$(eval $(call native_variant,$(variant))))
+.SECONDARY:
+
+.PHONY: native-build
+native-build: $(VENV)/.tools $(NATIVE_PROGRAMS_plain)
+
+native-test: native-build ## the C tests, as they are
+	$(PY) tools/run_native.py --variant plain --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_plain)
+
+sanitize: $(VENV)/.tools $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan) ## the C tests under ASan + UBSan and under TSan
+	$(PY) tools/run_native.py --variant asan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_asan)
+	$(PY) tools/run_native.py --variant tsan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_tsan)
+
+# --- the long ones ---------------------------------------------------------------------------------------------
+
+bench: build ## the figures of perf/, as ratios in one run
+	$(PY) -m pytest perf -p no:cacheprovider $(PYTEST_ARGS)
+
+FUZZERS := $(basename $(notdir $(wildcard csrc/fuzz/fuzz_*.c)))
+fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
+	@tools/need.sh clang clang
+	@for name in $(FUZZERS); do \
+		mkdir -p build/fuzz/corpus-$$name && echo "fuzz: $$name for $(FUZZ_SECONDS) s" && \
+		clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
+			csrc/fuzz/$$name.c $(C_SOURCES) -lpthread -o build/fuzz/$$name && \
+		build/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
+			-artifact_prefix=build/fuzz/$$name- build/fuzz/corpus-$$name || exit 1; \
+	done
+
+kill-loop: build ## kill a writing process KILL_RUNS times (200); no acknowledged message may be lost
+	PYMQ_KILL_RUNS=$(KILL_RUNS) $(PY) -m pytest tests/crash -k kill --timeout=7200 $(PYTEST_ARGS)
+
+crash-sweep: build ## recover CRASH_STATES modelled crash images (10,000)
+	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) -m pytest tests/crash -k sweep --timeout=7200 $(PYTEST_ARGS)
+
+full: build ## everything above, long sizes; the result goes to docs/full-result.md
+	$(PY) tools/full.py docs/full-result.md
+
+clean: ## remove what was built, keep the virtual environment's tools
+	rm -rf build dist *.egg-info $(VENV)/.installed .pytest_cache .mypy_cache .ruff_cache
+	find pymq spark_jobs tests perf tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find pymq -name '*.so' -delete
