@@ -11,8 +11,8 @@ Switches, read from the environment:
     PYMQ_DEBUG=1                              -O0 -g3, Cython line directives
     PYMQ_SANITIZE=address|undefined|thread    the sanitizer, in the archive and in the extensions (commas combine)
     PYMQ_COVERAGE=1                           gcov counters
-    PYMQ_WERROR=0|1                           warnings of csrc/ as errors; default 1 in a checkout, 0 from an sdist, where
-                                              the user's compiler may be newer than any we have met
+    PYMQ_WERROR=0|1                           warnings of csrc/ as errors; default 1 in a checkout, 0 from an sdist,
+                                              where the user's compiler may be newer than any we have met
     PYMQ_NO_EXTENSIONS=1                      metadata only (used by `make venv` before anything is compiled)
 """
 
@@ -29,7 +29,8 @@ INCLUDE_DIRECTORY = "csrc/include"
 CORE_DIRECTORIES = ("csrc/codec", "csrc/store")
 SANITIZERS = frozenset({"address", "undefined", "thread"})
 
-STRICT_FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
+# -UNDEBUG: Python's own flags carry -DNDEBUG, and the core's assertions are part of its promise.
+STRICT_FLAGS = ["-std=gnu11", "-UNDEBUG", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
 GENERATED_FLAGS = ["-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter"]
 
 
@@ -101,7 +102,7 @@ class BuildWithCore(build_ext):
     def build_extensions(self) -> None:
         """Compile csrc/ under strict flags, then the extensions under ordinary ones."""
         mode = mode_flags()
-        if self.flags_changed(mode):
+        if self.changed_since_last_build("flags.txt", mode):
             self.force = True
         self.core_archive = self.build_core(mode)
         for extension in self.extensions:
@@ -129,7 +130,7 @@ class BuildWithCore(build_ext):
             flags.append("-Werror")
         headers = core_headers()
         objects: list[str] = []
-        changed = False
+        changed = self.changed_since_last_build("sources.txt", sources)
         for source in sources:
             target = os.path.join(self.build_temp, str(Path(source).with_suffix(".o")))
             objects.append(target)
@@ -144,10 +145,10 @@ class BuildWithCore(build_ext):
             self.compiler.create_static_lib(objects, "pymqcore", output_dir=self.build_temp)
         return archive
 
-    def flags_changed(self, mode: list[str]) -> bool:
-        """Remember the flags in the build directory; True when the last build there had others."""
-        stamp = Path(self.build_temp) / "flags.txt"
-        text = " ".join(mode)
+    def changed_since_last_build(self, name: str, words: list[str]) -> bool:
+        """Remember *words* in the build directory under *name*; True when the last build there had others."""
+        stamp = Path(self.build_temp) / name
+        text = "\n".join(words)
         known = stamp.read_text() if stamp.exists() else text
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(text)

@@ -28,7 +28,12 @@ def run(program: Path, timeout_s: float, directory: Path) -> tuple[str, bytes]:
     environment = {**os.environ, **OPTIONS, "TMPDIR": str(directory)}
     try:
         done = subprocess.run(
-            [program.resolve()], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s
+            [program.resolve()],
+            check=False,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as expired:
         return f"no end after {timeout_s:g} s", expired.stdout or b""
