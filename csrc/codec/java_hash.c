@@ -9,6 +9,8 @@
 
 #define JAVA_REPLACEMENT 0xfffdu
 #define ASCII_MASK_8 0x8080808080808080ull
+#define POWER_31_7 1742810335u /* mod 2^32 */
+#define POWER_31_8 2487512833u
 
 static inline bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
@@ -67,9 +69,9 @@ int32_t pymq_java_hash(int32_t hash, const uint8_t *source, size_t size) {
                 break;
             }
             /* Eight ASCII bytes at once: Horner's rule with the powers of 31 multiplied out, mod 2^32. */
-            h = h * 852891037441ull /* 31^8 */ + source[at] * 27512614111ull + source[at + 1] * 887503681ull +
-                source[at + 2] * 28629151ull + source[at + 3] * 923521ull + source[at + 4] * 29791ull +
-                source[at + 5] * 961ull + source[at + 6] * 31ull + source[at + 7];
+            h = h * POWER_31_8 + source[at] * POWER_31_7 + source[at + 1] * 887503681u + source[at + 2] * 28629151u +
+                source[at + 3] * 923521u + source[at + 4] * 29791u + source[at + 5] * 961u + source[at + 6] * 31u +
+                source[at + 7];
             at += 8;
         }
         if (at == size) {

@@ -27,8 +27,8 @@ int pymq_properties_next(const uint8_t *source, size_t size, size_t *position, s
 /* The value of `name`, the last one if repeated; data is NULL when absent. */
 struct pymq_slice pymq_properties_find(const uint8_t *source, size_t size, const char *name, size_t name_size);
 
-/* Whether the structure is one a writer leaves behind: every pair has exactly one separator pattern the decoder
- * understands and no byte is left over. Used by recovery: a torn record must not pass for a whole one. */
+/* Whether a writer can have left this behind: empty, or with at least one name/value separator. Deliberately no
+ * stricter, since users may put any byte into names and values; properties.c has the reasoning. */
 bool pymq_properties_are_well_formed(const uint8_t *source, size_t size);
 
 /* Append `name=value` to `target` at `*size`. PYMQ_OK, PYMQ_EPROPERTIES when it does not fit in `capacity`,

@@ -79,9 +79,20 @@ enum pymq_record_check {
     PYMQ_CHECK_STRUCTURE = 0,     /* always: lengths, magic, topic and property structure agree with the total size */
     PYMQ_CHECK_BODY_CRC = 1 << 0, /* and the body's CRC */
     PYMQ_CHECK_OFFSET = 1 << 1,   /* and the record's own physical offset equals `physical_offset` */
+    /* And no 512-byte sector that begins inside the properties is all zeros up to its or their end: what a power cut
+     * leaves where a sector was never written, and the one hole the other checks cannot see. A user's value of NULs
+     * lying exactly so would be refused too: for the part of an unclean log that was never flushed, not for reading. */
+    PYMQ_CHECK_HOLES = 1 << 2,
 };
 
-/* Bytes the record will occupy, or PYMQ_ETOPIC / PYMQ_EPROPERTIES / PYMQ_ETOOBIG when a part exceeds the format. */
+#define PYMQ_SECTOR_SIZE 512
+
+/* Whether a topic can name a queue's directory: 1..32767 bytes, no '/' and no NUL, not "." or "..". A record with
+ * another topic is one that no broker filed; encode and decode refuse it. */
+bool pymq_topic_is_storable(const uint8_t *topic, size_t size);
+
+/* Bytes the record will occupy, or PYMQ_EPROPERTIES / PYMQ_ETOOBIG when a part exceeds the format, or PYMQ_ETOPIC
+ * when the topic is not storable. */
 ssize_t pymq_record_size(const struct pymq_record *record);
 
 /* Encode into `target`; the body CRC is computed, v2 is chosen when the topic exceeds 127 bytes (whatever
@@ -119,7 +130,8 @@ ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, 
 void pymq_record_encode_blank(uint8_t *target, uint32_t size);
 
 /* One message of a client's batch body:
- *   total size 4, magic 4 (ignored), body CRC 4 (ignored), flag 4, body size 4, body, properties size 2, properties. */
+ *   total size 4, magic 4, body CRC 4 (these three ignored when read), flag 4, body size 4, body,
+ *   properties size 2, properties. */
 struct pymq_batch_item {
     int32_t flag;
     struct pymq_slice body;
