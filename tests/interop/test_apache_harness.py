@@ -1,0 +1,144 @@
+"""The harness by itself: what Apache writes, Apache reads back, and plain Python agrees about the files."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.interop.answers import (
+    acknowledged,
+    assert_holds_exactly,
+    assert_same_message,
+    carriers,
+    key_questions,
+    right_key_answer,
+    right_time_answers,
+    time_questions,
+)
+from tests.interop.apache import ApacheOpenFailedError, ApacheStore
+from tests.interop.apache_toolchain import Toolchain
+from tests.interop.workloads import TRANSACTION_PREPARED, WORKLOADS, OutMessage, Send, StoreSettings, Workload
+
+MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+
+
+def walk_log(directory: Path) -> list[tuple[int, int, bytes, int]]:
+    """Every record of the log as (physical offset, magic, body, body CRC), read with `struct` alone."""
+    found = []
+    for path in sorted((directory / "commitlog").iterdir()):
+        content, position = path.read_bytes(), 0
+        while position + 8 <= len(content):
+            size, magic = struct.unpack_from(">iI", content, position)
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                assert magic in (MAGIC_BLANK, 0)
+                break
+            (crc,) = struct.unpack_from(">I", content, position + 8)
+            (physical_offset,) = struct.unpack_from(">q", content, position + 28)
+            (sys_flag,) = struct.unpack_from(">i", content, position + 36)
+            # Hosts are 8 bytes each, 20 where the system flags say IPv6.
+            body_length_at = position + 84 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
+            (body_size,) = struct.unpack_from(">i", content, body_length_at)
+            body = content[body_length_at + 4 : body_length_at + 4 + body_size]
+            assert physical_offset == int(path.name) + position
+            found.append((physical_offset, magic, body, crc))
+            position += size
+    return found
+
+
+@pytest.mark.parametrize("stop", ["shutdown", "hang"])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_apache_reads_back_what_apache_wrote(apache: Toolchain, tmp_path: Path, workload: Workload, stop: str) -> None:
+    """Goal: the harness is a fair judge. Method: write, stop cleanly or by SIGKILL, reopen, ask everything."""
+    store = ApacheStore(apache, tmp_path / "store", workload.settings.for_apache())
+    messages = workload.messages()
+    written = acknowledged(messages, store.write(workload.steps(), end="hang" if stop == "hang" else "shutdown"))
+    assert (tmp_path / "store" / "abort").exists() == (stop == "hang")
+
+    with store.open_reader() as reader:
+        assert_holds_exactly(reader.queues, written)
+        by_offset = {one.put.physical_offset: one for one in written}
+        for one in written[::7]:
+            stored = reader.by_offset(one.put.physical_offset)
+            assert stored is not None
+            assert_same_message(stored, one)
+        for question in key_questions(written):
+            answer = reader.by_key(question.topic, question.key, question.max_count)
+            assert carriers(answer, question.key) == right_key_answer(written, question), question
+            assert all(message.physical_offset in by_offset for message in answer)
+        for moment in time_questions(reader.queues):
+            queue = reader.queues[moment.topic, moment.queue_id]
+            lower = reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, "LOWER")
+            upper = reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, "UPPER")
+            assert (lower, upper) == right_time_answers(queue, moment.timestamp_ms), moment
+            assert reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms) == lower
+
+    records = walk_log(tmp_path / "store")
+    assert [(offset, body) for offset, _, body, _ in records] == [
+        (one.put.physical_offset, one.message.body) for one in written
+    ]
+    for (_, magic, body, crc), one in zip(records, written, strict=True):
+        assert magic == (MAGIC_V2 if len(one.message.topic) > 127 else MAGIC_V1)
+        assert crc == zlib.crc32(body) & 0x7FFF_FFFF
+
+
+def test_workloads_do_what_their_names_say() -> None:
+    """Goal: the exchange meets the hard cases. Method: count them in the generated steps."""
+    by_name = {workload.name: workload for workload in WORKLOADS}
+    rolling = by_name["rolling_files"]
+    assert sum(len(m.body) for m in rolling.messages()) > 12 * rolling.settings.commit_log_file_size
+    long_topics = [m for m in by_name["batches_and_long_topics"].messages() if len(m.topic) > 127]
+    assert len(long_topics) > 100
+    keyed = by_name["keys_and_tags"].messages()
+    assert sum(len(m.keys) for m in keyed) > 3 * by_name["keys_and_tags"].settings.index_item_count
+    assert any(not m.queued for m in keyed)
+    assert all(workload.messages() == workload.messages() for workload in WORKLOADS)
+
+
+def test_ipv6_hosts_and_prepared_messages_are_stored(apache: Toolchain, tmp_path: Path) -> None:
+    """Goal: records no pymq API writes can still be made for pymq to read. Method: write them, look them up."""
+    plain = OutMessage("hosts", 0, b"payload", keys=("k",))
+    messages = [
+        replace(plain, born_host="[2001:db8::7]:4567"),
+        replace(plain, born_host="[2001:db8::7]:4567", store_host="[::1]:10911"),
+        replace(plain, sys_flag=TRANSACTION_PREPARED),
+    ]
+    store = ApacheStore(apache, tmp_path / "store", StoreSettings().for_apache())
+    puts = store.write([Send(message) for message in messages], end="hang")
+    with store.open_reader() as reader:
+        assert [message.born_host for message in reader.messages()] == ["[2001:db8:0:0:0:0:0:7]:4567"] * 2
+        prepared = reader.by_offset(puts[2].physical_offset)
+        assert prepared is not None
+        assert prepared.sys_flag == TRANSACTION_PREPARED
+        assert len(reader.by_key("hosts", "k")) == 3
+
+
+def test_apache_refuses_a_store_that_apache_has_open(apache: Toolchain, tmp_path: Path) -> None:
+    """Goal: the refusal the lock tests look for is Apache's own. Method: open the same directory twice."""
+    store = ApacheStore(apache, tmp_path / "store", StoreSettings().for_apache())
+    with store.hold(end="halt"):
+        second = ApacheStore(apache, tmp_path / "store", StoreSettings().for_apache())
+        with pytest.raises(ApacheOpenFailedError, match="Lock failed, MQ already started") as refusal, second.hold():
+            pass
+        assert refusal.value.stage == "start"
+
+
+def test_an_unknown_setting_is_an_error_not_a_default(apache: Toolchain, tmp_path: Path) -> None:
+    """Goal: a misspelt setting cannot quietly make a test weaker. Method: misspell one."""
+    store = ApacheStore(apache, tmp_path / "store", {"mappedFileSizeCommitlog": "4096"})
+    with pytest.raises(Exception, match="mappedFileSizeCommitlog"), store.hold():
+        pass
+
+
+def test_nothing_lands_in_the_home_directory(apache: Toolchain, tmp_path: Path) -> None:
+    """Goal: a test run leaves no trace. Method: compare the home directory's RocketMQ places before and after."""
+    places = [Path.home() / "logs" / "rocketmqlogs", Path.home() / "store"]
+    before = [sorted(os.listdir(place)) if place.exists() else None for place in places]
+    with ApacheStore(apache, tmp_path / "store", StoreSettings().for_apache()).hold(end="halt"):
+        pass
+    assert [sorted(os.listdir(place)) if place.exists() else None for place in places] == before
+    assert (tmp_path / "store-apache-home" / "logs").is_dir()
