@@ -85,7 +85,7 @@ NATIVE_TESTS := $(wildcard tests/native/test_*.c)
 NATIVE_HELPERS := $(filter-out $(NATIVE_TESTS),$(wildcard tests/native/*.c))
 NATIVE_NAMES := $(basename $(notdir $(NATIVE_TESTS)))
 NATIVE_VARIANTS := plain asan tsan
-NATIVE_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -pthread -Wall -Wextra -Werror -Wshadow -Wconversion \
+NATIVE_FLAGS := -std=gnu11 -g -fno-omit-frame-pointer -pthread -Wall -Wextra -Werror -Wshadow -Wconversion \
 	-Wno-sign-conversion -Icsrc/include -Itests/native -MMD -MP
 NATIVE_FLAGS_plain := -O2
 NATIVE_FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -129,7 +129,7 @@ fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
 	@tools/need.sh clang clang
 	@for name in $(FUZZERS); do \
 		mkdir -p build/fuzz/corpus-$$name && echo "fuzz: $$name for $(FUZZ_SECONDS) s" && \
-		clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
+		clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
 			csrc/fuzz/$$name.c $(C_SOURCES) -lpthread -o build/fuzz/$$name && \
 		build/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
 			-artifact_prefix=build/fuzz/$$name- build/fuzz/corpus-$$name || exit 1; \

@@ -26,6 +26,11 @@ def golden_store(tmp_path: Path) -> Path:
     return copy
 
 
+def in_ci() -> bool:
+    """Whether this session is one that decides about a change."""
+    return os.environ.get("PYMQ_CI", "0") not in ("", "0")
+
+
 def must_run(report: pytest.TestReport | pytest.CollectReport) -> bool:
     """Whether the skipped thing of *report* is one that CI insists on."""
     path = report.nodeid.replace(os.sep, "/")
@@ -47,13 +52,14 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """With PYMQ_CI=1, fail the session when something that must run was skipped."""
-    if os.environ.get("PYMQ_CI", "0") not in ("", "0") and skipped_must_run and session.exitstatus == 0:
+    green = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if in_ci() and skipped_must_run and green:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was skipped, so that the failure explains itself."""
-    if os.environ.get("PYMQ_CI", "0") not in ("", "0") and skipped_must_run:
+    if in_ci() and skipped_must_run:
         terminalreporter.section("skipped, and PYMQ_CI=1 forbids it", red=True)
         for nodeid in skipped_must_run:
             terminalreporter.line(nodeid)
