@@ -10,14 +10,34 @@ import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from tests.interop.stored import PutResult, Queue, QueueContents, StoredMessage, tags_hash
 from tests.interop.workloads import DELAY_TOPIC, TRANSACTION_ROLLBACK, OutMessage
+
+Boundary = Literal["LOWER", "UPPER"]
 
 # Apache's maxMsgsNumBatch: no key look-up returns more.
 KEY_ANSWER_COUNT_MAX = 64
 
 DELAY_LEVEL_SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+
+class Reader(Protocol):
+    """An open store, whoever opened it."""
+
+    @property
+    def queues(self) -> dict[Queue, QueueContents]:
+        """Everything queued."""
+
+    def by_key(self, topic: str, key: str, max_count: int) -> list[StoredMessage]:
+        """Messages of *topic* under *key*."""
+
+    def by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary) -> int:
+        """The queue offset for a moment."""
+
+    def by_offset(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record starts there."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +174,22 @@ def right_time_answers(contents: QueueContents, timestamp_ms: int) -> tuple[int,
     lower = contents.min_offset + bisect_left(times, timestamp_ms)
     upper = contents.min_offset + max(bisect_right(times, timestamp_ms) - 1, 0)
     return lower, upper
+
+
+def assert_answers_rightly(reader: Reader, written: Sequence[Acknowledged]) -> None:
+    """Everything acknowledged is held, and every look-up by key, time and physical offset is answered as it must be."""
+    assert_holds_exactly(reader.queues, written)
+    for one in written[::7]:
+        stored = reader.by_offset(one.put.physical_offset)
+        assert stored is not None, one
+        assert_same_message(stored, one)
+    for question in key_questions(written):
+        answer = reader.by_key(question.topic, question.key, question.max_count)
+        assert carriers(answer, question.key) == right_key_answer(written, question), question
+    for moment in time_questions(reader.queues):
+        answers = tuple(
+            reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, boundary)
+            for boundary in ("LOWER", "UPPER")
+        )
+        right = right_time_answers(reader.queues[moment.topic, moment.queue_id], moment.timestamp_ms)
+        assert answers == right, moment

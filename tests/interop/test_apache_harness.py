@@ -10,16 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.answers import (
-    acknowledged,
-    assert_holds_exactly,
-    assert_same_message,
-    carriers,
-    key_questions,
-    right_key_answer,
-    right_time_answers,
-    time_questions,
-)
+from tests.interop.answers import acknowledged, assert_answers_rightly
 from tests.interop.apache import ApacheOpenFailedError, ApacheStore
 from tests.interop.apache_toolchain import Toolchain
 from tests.interop.workloads import TRANSACTION_PREPARED, WORKLOADS, OutMessage, Send, StoreSettings, Workload
@@ -60,22 +51,7 @@ def test_apache_reads_back_what_apache_wrote(apache: Toolchain, tmp_path: Path, 
     assert (tmp_path / "store" / "abort").exists() == (stop == "hang")
 
     with store.open_reader() as reader:
-        assert_holds_exactly(reader.queues, written)
-        by_offset = {one.put.physical_offset: one for one in written}
-        for one in written[::7]:
-            stored = reader.by_offset(one.put.physical_offset)
-            assert stored is not None
-            assert_same_message(stored, one)
-        for question in key_questions(written):
-            answer = reader.by_key(question.topic, question.key, question.max_count)
-            assert carriers(answer, question.key) == right_key_answer(written, question), question
-            assert all(message.physical_offset in by_offset for message in answer)
-        for moment in time_questions(reader.queues):
-            queue = reader.queues[moment.topic, moment.queue_id]
-            lower = reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, "LOWER")
-            upper = reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, "UPPER")
-            assert (lower, upper) == right_time_answers(queue, moment.timestamp_ms), moment
-            assert reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms) == lower
+        assert_answers_rightly(reader, written)
 
     records = walk_log(tmp_path / "store")
     assert [(offset, body) for offset, _, body, _ in records] == [
