@@ -47,6 +47,8 @@ def test_a_real_broker_takes_and_honours_the_same_lock(apache: Toolchain, tmp_pa
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         broker.kill()
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        with pytest.raises(BrokerStartError, match="Lock failed, MQ already started"):
-            with running_broker(apache, directory, SETTINGS):
-                pass
+        with (
+            pytest.raises(BrokerStartError, match="Lock failed, MQ already started"),
+            running_broker(apache, directory, SETTINGS),
+        ):
+            pass
