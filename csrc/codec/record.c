@@ -186,11 +186,12 @@ static int decode_variable(const uint8_t *at, const uint8_t *end, struct pymq_re
 static bool properties_have_hole(const uint8_t *record_source, const struct pymq_record *record,
                                  int64_t physical_offset) {
     static const uint8_t zeros[PYMQ_SECTOR_SIZE];
-    int64_t start = physical_offset + (record->properties.data - record_source);
-    int64_t end = start + record->properties.size;
-    for (int64_t sector = pymq_round_up(start, PYMQ_SECTOR_SIZE); sector < end; sector += PYMQ_SECTOR_SIZE) {
-        size_t size = (size_t)pymq_min64(PYMQ_SECTOR_SIZE, end - sector);
-        if (memcmp(record->properties.data + (sector - start), zeros, size) == 0) {
+    /* Unsigned: the caller may pass any offset, and only its position within a sector matters. */
+    uint64_t start = (uint64_t)physical_offset + (uint64_t)(record->properties.data - record_source);
+    size_t first = (size_t)(-start % PYMQ_SECTOR_SIZE);
+    for (size_t at = first; at < record->properties.size; at += PYMQ_SECTOR_SIZE) {
+        size_t left = record->properties.size - at;
+        if (memcmp(record->properties.data + at, zeros, left < PYMQ_SECTOR_SIZE ? left : PYMQ_SECTOR_SIZE) == 0) {
             return true;
         }
     }
