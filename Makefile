@@ -1,7 +1,7 @@
 # pymq: one command per thing a developer does. `make` alone prints the table.
 #
 # Everything a target needs is a prerequisite, so each works on a fresh machine with Python >= 3.11, a C compiler and make.
-# Stamps (.venv/.tools, .venv/.installed, build/.built) make the second run of anything cheap.
+# `make V=1 …` shows command lines. Stamps (.venv/.tools, .venv/.installed, build/.built) make a second run cheap.
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -91,18 +91,20 @@ NATIVE_FLAGS_plain := -O2
 NATIVE_FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 NATIVE_FLAGS_tsan := -O1 -fsanitize=thread
 NATIVE_TIMEOUT_S ?= 300
+QUIET := $(if $(V),,@)
 
 define native_variant
 build/native/$(1)/%.o: %.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(NATIVE_FLAGS) $$(NATIVE_FLAGS_$(1)) -c $$< -o $$@
+	@echo "  cc $(1) $$<"
+	$$(QUIET)$$(CC) $$(NATIVE_FLAGS) $$(NATIVE_FLAGS_$(1)) -c $$< -o $$@
 
 NATIVE_OBJECTS_$(1) := $$(patsubst %.c,build/native/$(1)/%.o,$$(C_SOURCES) $$(C_TESTING) $$(NATIVE_HELPERS))
 NATIVE_PROGRAMS_$(1) := $$(addprefix build/native/$(1)/bin/,$$(NATIVE_NAMES))
 
 $$(NATIVE_PROGRAMS_$(1)): build/native/$(1)/bin/%: build/native/$(1)/tests/native/%.o $$(NATIVE_OBJECTS_$(1))
 	@mkdir -p $$(@D)
-	$$(CC) $$(NATIVE_FLAGS_$(1)) $$^ -o $$@ -lpthread
+	$$(QUIET)$$(CC) $$(NATIVE_FLAGS_$(1)) $$^ -o $$@ -lpthread
 
 -include $$(wildcard build/native/$(1)/csrc/*/*.d build/native/$(1)/tests/native/*.d)
 endef
