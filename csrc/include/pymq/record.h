@@ -158,7 +158,7 @@ struct pymq_delay_levels {
 int pymq_delay_levels_parse(const char *text, struct pymq_delay_levels *levels);
 
 struct pymq_record_keys {
-    int64_t tags_code;            /* Java hash of TAGS (0 without one); in SCHEDULE_TOPIC_XXXX the delivery time in ms */
+    int64_t tags_code;            /* Java hash of TAGS (0 without); in SCHEDULE_TOPIC_XXXX the delivery time in ms */
     struct pymq_slice tags;       /* TAGS */
     struct pymq_slice keys;       /* KEYS, space separated */
     struct pymq_slice unique_key; /* UNIQ_KEY */
