@@ -43,7 +43,13 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(wildcard pymq/__init__.py)
 	PYMQ_NO_EXTENSIONS=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
-build/.built: $(VENV)/.installed setup.py $(PYX_SOURCES) $(C_SOURCES) $(C_HEADERS)
+# A change of build switches is a change of every source.
+SWITCHES := debug=$(PYMQ_DEBUG) sanitize=$(PYMQ_SANITIZE) coverage=$(PYMQ_COVERAGE)
+ifneq ($(SWITCHES),$(shell cat build/.switches 2>/dev/null))
+$(shell mkdir -p build && echo '$(SWITCHES)' > build/.switches)
+endif
+
+build/.built: $(VENV)/.installed build/.switches setup.py $(PYX_SOURCES) $(C_SOURCES) $(C_HEADERS)
 	@tools/need.sh cc build-essential
 	@mkdir -p build
 	$(PY) setup.py --quiet build_ext --inplace
