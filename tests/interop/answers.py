@@ -17,6 +17,11 @@ from tests.interop.workloads import DELAY_TOPIC, TRANSACTION_ROLLBACK, OutMessag
 
 Boundary = Literal["LOWER", "UPPER"]
 
+TIMESTAMP_MS_MAX = 2**63 - 1
+
+# An index item's time is kept in whole seconds from its file's first: windows closer than this are not comparable.
+INDEX_TIME_MARGIN_MS = 10_000
+
 # Apache's maxMsgsNumBatch: no key look-up returns more.
 KEY_ANSWER_COUNT_MAX = 64
 
@@ -30,8 +35,10 @@ class Reader(Protocol):
     def queues(self) -> dict[Queue, QueueContents]:
         """Everything queued."""
 
-    def by_key(self, topic: str, key: str, max_count: int) -> list[StoredMessage]:
-        """Messages of *topic* under *key*."""
+    def by_key(
+        self, topic: str, key: str, max_count: int, begin_ms: int = 0, end_ms: int = TIMESTAMP_MS_MAX
+    ) -> list[StoredMessage]:
+        """Messages of *topic* under *key*, stored within [begin_ms, end_ms]."""
 
     def by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary) -> int:
         """The queue offset for a moment."""
@@ -156,6 +163,16 @@ def assert_right_key_answer(reader: Reader, written: Sequence[Acknowledged], que
     assert found == (right[-len(found) :] if crowded else right), question
 
 
+def assert_right_key_windows(reader: Reader, written: Sequence[Acknowledged], question: KeyQuestion) -> None:
+    """A window around everything changes nothing; one before or after everything leaves nothing."""
+    first = written[0].put.store_timestamp_ms - INDEX_TIME_MARGIN_MS
+    last = written[-1].put.store_timestamp_ms + INDEX_TIME_MARGIN_MS
+    topic, key, max_count = question.topic, question.key, question.max_count
+    assert reader.by_key(topic, key, max_count, first, last) == reader.by_key(topic, key, max_count), question
+    assert reader.by_key(topic, key, max_count, 0, first) == [], question
+    assert reader.by_key(topic, key, max_count, last, TIMESTAMP_MS_MAX) == [], question
+
+
 @dataclass(frozen=True)
 class TimeQuestion:
     """Where in the queue *timestamp_ms* falls."""
@@ -191,8 +208,11 @@ def assert_answers_rightly(reader: Reader, written: Sequence[Acknowledged]) -> N
         stored = reader.by_offset(one.put.physical_offset)
         assert stored is not None, one
         assert_same_message(stored, one)
-    for question in key_questions(written):
+    questions = key_questions(written)
+    for question in questions:
         assert_right_key_answer(reader, written, question)
+    for question in questions[::10]:
+        assert_right_key_windows(reader, written, question)
     for moment in time_questions(reader.queues):
         answers = tuple(
             reader.by_time(moment.topic, moment.queue_id, moment.timestamp_ms, boundary)

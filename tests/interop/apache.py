@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tests.interop.answers import Boundary
+from tests.interop.answers import TIMESTAMP_MS_MAX, Boundary
 from tests.interop.apache_toolchain import HARNESS_MAIN_CLASS, Toolchain
 from tests.interop.stored import PutResult, Queue, QueueContents, QueueUnit, StoredMessage
 from tests.interop.workloads import OutMessage, Pause, SendBatch, Step
@@ -32,7 +32,6 @@ from tests.interop.workloads import OutMessage, Pause, SendBatch, Step
 End = Literal["shutdown", "halt", "hang"]
 Line = dict[str, Any]
 
-TIMESTAMP_MS_MAX = 2**63 - 1
 EXIT_WAIT_SECONDS = 60
 
 
