@@ -1,0 +1,124 @@
+"""Describes the cffi module `pymq._scan._native` (API mode); setup.py compiles it.
+
+Only stateless, read-only functions of csrc/codec are named here. cffi releases the GIL around each call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cffi
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CODEC = """
+#define PYMQ_CQ_UNIT_SIZE ...
+#define PYMQ_TOPIC_SIZE_MAX ...
+#define PYMQ_PROPERTIES_SIZE_MAX ...
+#define PYMQ_RECORD_SIZE_MIN ...
+#define PYMQ_BLANK_SIZE_MIN ...
+#define PYMQ_RECORD_MAGIC_V1 ...
+#define PYMQ_RECORD_MAGIC_V2 ...
+#define PYMQ_RECORD_MAGIC_BLANK ...
+#define PYMQ_CHECK_STRUCTURE ...
+#define PYMQ_CHECK_BODY_CRC ...
+#define PYMQ_CHECK_OFFSET ...
+#define PYMQ_CHECK_HOLES ...
+#define PYMQ_EINVAL ...
+#define PYMQ_ETRUNCATED ...
+#define PYMQ_WALK_DONE ...
+#define PYMQ_WALK_FULL ...
+#define PYMQ_WALK_BLANK ...
+#define PYMQ_WALK_TRUNCATED ...
+#define PYMQ_WALK_CORRUPT ...
+
+typedef long ssize_t;
+
+const char *pymq_status_name(int status);
+
+uint32_t pymq_crc32(uint32_t seed, const uint8_t *source, size_t size);
+uint32_t pymq_crc32_table(uint32_t seed, const uint8_t *source, size_t size);
+bool pymq_crc32_is_accelerated(void);
+
+int32_t pymq_java_hash(int32_t hash, const uint8_t *source, size_t size);
+int32_t pymq_index_key_hash(const uint8_t *topic, size_t topic_size, const uint8_t *key, size_t key_size);
+
+struct pymq_slice { const uint8_t *data; uint32_t size; };
+struct pymq_property { struct pymq_slice name; struct pymq_slice value; };
+int pymq_properties_next(const uint8_t *source, size_t size, size_t *position, struct pymq_property *property);
+struct pymq_slice pymq_properties_find(const uint8_t *source, size_t size, const char *name, size_t name_size);
+bool pymq_properties_are_well_formed(const uint8_t *source, size_t size);
+int pymq_properties_append(uint8_t *target, size_t capacity, size_t *size, struct pymq_slice name,
+                           struct pymq_slice value);
+
+struct pymq_host { uint8_t address[16]; uint8_t size; int32_t port; };
+struct pymq_record {
+    int32_t total_size; uint32_t magic; int32_t body_crc; int32_t queue_id; int32_t flag;
+    int64_t queue_offset; int64_t physical_offset; int32_t sys_flag; int64_t born_timestamp_ms;
+    struct pymq_host born_host; int64_t store_timestamp_ms; struct pymq_host store_host;
+    int32_t reconsume_times; int64_t prepared_transaction_offset;
+    struct pymq_slice body; struct pymq_slice topic; struct pymq_slice properties;
+};
+ssize_t pymq_record_size(const struct pymq_record *record);
+ssize_t pymq_record_encode(const struct pymq_record *record, uint8_t *target, size_t capacity);
+ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, int64_t physical_offset,
+                           struct pymq_record *record);
+struct pymq_batch_item { int32_t flag; struct pymq_slice body; struct pymq_slice properties; };
+int pymq_batch_next(const uint8_t *source, size_t size, size_t *position, struct pymq_batch_item *item);
+int pymq_batch_append(uint8_t *target, size_t capacity, size_t *size, const struct pymq_batch_item *item);
+
+struct pymq_delay_levels { int32_t count; ...; };
+int pymq_delay_levels_parse(const char *text, struct pymq_delay_levels *levels);
+
+size_t pymq_cq_scan_tags(const uint8_t *source, size_t count, const int64_t *hashes, size_t hash_count,
+                         uint32_t *matched, size_t matched_max, size_t *scanned);
+"""
+
+COLUMNS = """
+struct pymq_log_columns {
+    int64_t *physical_offset; int32_t *total_size; uint32_t *magic; int32_t *body_crc; uint8_t *body_crc_matches;
+    int32_t *queue_id; int32_t *flag; int64_t *queue_offset; int32_t *sys_flag; int64_t *born_timestamp_ms;
+    int64_t *store_timestamp_ms; int32_t *reconsume_times; int64_t *prepared_transaction_offset; int64_t *tags_code;
+    int64_t *record_position; int64_t *body_position; int32_t *body_size; int64_t *topic_position;
+    int32_t *topic_size; int64_t *properties_position; int32_t *properties_size;
+};
+struct pymq_log_walk {
+    size_t count; size_t position; int64_t body_bytes; size_t crc_mismatch_count; int32_t blank_size; int32_t end;
+};
+void pymq_scan_log(const uint8_t *source, size_t size, int64_t base_offset, unsigned checks,
+                   const struct pymq_delay_levels *levels, const struct pymq_log_columns *columns, size_t count_max,
+                   struct pymq_log_walk *walk);
+
+struct pymq_queue_columns { int64_t *physical_offset; int32_t *size; int64_t *tags_code; };
+size_t pymq_scan_queue(const uint8_t *source, size_t size, const struct pymq_queue_columns *columns, size_t count_max);
+
+struct pymq_index_header {
+    int64_t begin_timestamp_ms; int64_t end_timestamp_ms; int64_t begin_offset; int64_t end_offset;
+    int32_t slot_used; int32_t item_count;
+};
+struct pymq_index_columns { int32_t *key_hash; int64_t *physical_offset; int32_t *seconds; int32_t *previous; };
+int pymq_scan_index_header(const uint8_t *source, size_t size, struct pymq_index_header *header);
+ssize_t pymq_scan_index_slots(const uint8_t *source, size_t size, int32_t slot_count, int32_t *slots,
+                              size_t count_max);
+ssize_t pymq_scan_index_items(const uint8_t *source, size_t size, int32_t slot_count, int32_t first,
+                              const struct pymq_index_columns *columns, size_t count_max);
+"""
+
+INCLUDES = """
+#include "pymq/cq_unit.h"
+#include "pymq/crc32.h"
+#include "pymq/java_hash.h"
+#include "pymq/properties.h"
+#include "pymq/record.h"
+#include "pymq/scan.h"
+"""
+
+ffibuilder = cffi.FFI()
+ffibuilder.cdef(CODEC + COLUMNS)
+ffibuilder.set_source(
+    "pymq._scan._native",
+    INCLUDES,
+    sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc/codec").glob("*.c")),
+    include_dirs=["csrc/include"],
+    extra_compile_args=["-std=gnu11"],
+)
