@@ -31,7 +31,7 @@ SANITIZERS = frozenset({"address", "undefined", "thread"})
 
 # -UNDEBUG: Python's own flags carry -DNDEBUG, and the core's assertions are part of its promise.
 STRICT_FLAGS = ["-std=gnu11", "-UNDEBUG", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
-GENERATED_FLAGS = ["-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter"]
+GENERATED_FLAGS = ["-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-sign-compare"]
 
 
 def switch(name: str, default: str = "0") -> bool:

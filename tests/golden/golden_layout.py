@@ -43,13 +43,24 @@ class GoldenMessage:
     properties: dict[str, str]
 
     @property
+    def is_rollback(self) -> bool:
+        """Whether this is the mark of a transaction rolled back."""
+        return self.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+
+    @property
     def index_keys(self) -> list[str]:
-        """Keys under which the index must answer with this message: none for a rollback mark."""
-        if self.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        """Keys under which the index must answer with this message, in its order: none for a rollback mark."""
+        if self.is_rollback:
             return []
         unique = self.properties.get("UNIQ_KEY")
-        keys = [key for key in self.properties.get("KEYS", "").split(" ") if key]
-        return list(dict.fromkeys(([unique] if unique else []) + keys))
+        words = [word for word in self.properties.get("KEYS", "").split(" ") if word]
+        return ([unique] if unique else []) + words
+
+    @property
+    def index_items(self) -> list[str]:
+        """What is hashed behind `topic#` into the index, in its order: the keys, then the tags under `T#`."""
+        tags = self.properties.get("TAGS")
+        return self.index_keys + ([f"T#{tags}"] if tags and not self.is_rollback else [])
 
 
 @cache
