@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,32 +11,9 @@ import pytest
 from tests.interop.answers import acknowledged, assert_answers_rightly
 from tests.interop.apache import ApacheOpenFailedError, ApacheStore
 from tests.interop.apache_toolchain import Toolchain
+from tests.interop.files import assert_files_follow_from_the_log
 from tests.interop.workloads import TRANSACTION_PREPARED, WORKLOADS, OutMessage, Send, StoreSettings, Workload
-
-MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
-
-
-def walk_log(directory: Path) -> list[tuple[int, int, bytes, int]]:
-    """Every record of the log as (physical offset, magic, body, body CRC), read with `struct` alone."""
-    found = []
-    for path in sorted((directory / "commitlog").iterdir()):
-        content, position = path.read_bytes(), 0
-        while position + 8 <= len(content):
-            size, magic = struct.unpack_from(">iI", content, position)
-            if magic not in (MAGIC_V1, MAGIC_V2):
-                assert magic in (MAGIC_BLANK, 0)
-                break
-            (crc,) = struct.unpack_from(">I", content, position + 8)
-            (physical_offset,) = struct.unpack_from(">q", content, position + 28)
-            (sys_flag,) = struct.unpack_from(">i", content, position + 36)
-            # Hosts are 8 bytes each, 20 where the system flags say IPv6.
-            body_length_at = position + 84 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
-            (body_size,) = struct.unpack_from(">i", content, body_length_at)
-            body = content[body_length_at + 4 : body_length_at + 4 + body_size]
-            assert physical_offset == int(path.name) + position
-            found.append((physical_offset, magic, body, crc))
-            position += size
-    return found
+from tests.reference.record import MAGIC_V2
 
 
 @pytest.mark.parametrize("stop", ["shutdown", "hang"])
@@ -53,13 +28,8 @@ def test_apache_reads_back_what_apache_wrote(apache: Toolchain, tmp_path: Path, 
     with store.open_reader() as reader:
         assert_answers_rightly(reader, written)
 
-    records = walk_log(tmp_path / "store")
-    assert [(offset, body) for offset, _, body, _ in records] == [
-        (one.put.physical_offset, one.message.body) for one in written
-    ]
-    for (_, magic, body, crc), one in zip(records, written, strict=True):
-        assert magic == (MAGIC_V2 if len(one.message.topic) > 127 else MAGIC_V1)
-        assert crc == zlib.crc32(body) & 0x7FFF_FFFF
+    records = assert_files_follow_from_the_log(store.directory, workload.settings, written, recovered=stop == "hang")
+    assert [record.magic == MAGIC_V2 for record in records] == [len(one.message.topic) > 127 for one in written]
 
 
 def test_workloads_do_what_their_names_say() -> None:
