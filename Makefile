@@ -20,6 +20,7 @@ PYX_SOURCES := $(wildcard pymq/_core/*.pyx pymq/_core/*.pxd pymq/_core/*.pxi pym
 C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c)
 C_HEADERS := $(wildcard csrc/include/pymq/*.h csrc/*/*.h)
 C_TESTING := $(wildcard csrc/testing/*.c)
+C_WARNINGS := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion
 C_ALL := $(C_SOURCES) $(C_TESTING) $(wildcard csrc/fuzz/*.c tests/native/*.c)
 
 # --- set-up ----------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ interop-tools:
 		{ tools/need.sh javac openjdk-17-jdk-headless && tools/need.sh mvn maven; } || \
 		echo "test: without a JDK and Maven the interop tests are skipped (an error with PYMQ_CI=1)"; fi
 
-lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, our own C rules, the tidy test
+lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, clang's warnings, our own C rules, the tidy test
 	$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
 
 lint-python: build
@@ -83,7 +84,10 @@ CPPCHECK := cppcheck --std=c11 --language=c --enable=warning,performance,portabi
 lint-c: $(VENV)/.tools
 	$(PY) tools/c_lint.py
 	@tools/need.sh cppcheck cppcheck
-	@if [ -n "$(strip $(C_ALL))" ]; then mkdir -p build/cppcheck && $(CPPCHECK) --cppcheck-build-dir=build/cppcheck $(C_ALL); fi
+	@mkdir -p build/cppcheck
+	$(CPPCHECK) --cppcheck-build-dir=build/cppcheck $(C_ALL)
+	@tools/need.sh clang clang
+	clang -fsyntax-only $(C_WARNINGS) -std=gnu11 -pthread -Icsrc/include -Itests/native $(filter-out csrc/fuzz/%,$(C_ALL))
 
 # --- native programs: tests/native/test_*.c, each linked with the whole core, once per variant -------------------
 
@@ -91,8 +95,7 @@ NATIVE_TESTS := $(wildcard tests/native/test_*.c)
 NATIVE_HELPERS := $(filter-out $(NATIVE_TESTS),$(wildcard tests/native/*.c))
 NATIVE_NAMES := $(basename $(notdir $(NATIVE_TESTS)))
 NATIVE_VARIANTS := plain asan tsan
-NATIVE_FLAGS := -std=gnu11 -g -fno-omit-frame-pointer -pthread -Wall -Wextra -Werror -Wshadow -Wconversion \
-	-Wno-sign-conversion -Icsrc/include -Itests/native -MMD -MP
+NATIVE_FLAGS := -std=gnu11 -g -fno-omit-frame-pointer -pthread $(C_WARNINGS) -Icsrc/include -Itests/native -MMD -MP
 NATIVE_FLAGS_plain := -O2
 NATIVE_FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 NATIVE_FLAGS_tsan := -O1 -fsanitize=thread

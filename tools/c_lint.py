@@ -57,10 +57,10 @@ def check_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def casts_back_from_void(code: str, match: re.Match[str]) -> bool:
-    """Whether the cast takes a `const void *` parameter back to what it was, as every qsort comparator does."""
+    """Whether the cast takes a `void *` parameter back to what it was, as every comparator and callback does."""
     operand = re.match(r"\s*(\w+)", code[match.end() :])
     head = code[max(0, code.rfind("\n}", 0, match.start())) : match.start()]
-    return operand is not None and re.search(rf"const void \*{operand.group(1)}\b", head) is not None
+    return operand is not None and re.search(rf"\bvoid \*{operand.group(1)}\b", head) is not None
 
 
 def check_code(code: str) -> Iterator[tuple[int, str]]:
