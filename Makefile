@@ -149,8 +149,9 @@ fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
 kill-loop: build ## kill a writing process KILL_RUNS times (200); no acknowledged message may be lost
 	PYMQ_KILL_RUNS=$(KILL_RUNS) $(PY) -m pytest tests/crash -k kill --timeout=7200 $(PYTEST_ARGS)
 
-crash-sweep: build ## recover CRASH_STATES modelled crash images (10,000)
-	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) -m pytest tests/crash -k sweep --timeout=7200 $(PYTEST_ARGS)
+crash-sweep: native-build ## recover CRASH_STATES modelled crash images (10,000); the seed is printed
+	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 \
+		build/native/plain/bin/test_crash_sweep
 
 full: build ## everything above, long sizes; the result goes to docs/full-result.md
 	$(PY) tools/full.py docs/full-result.md

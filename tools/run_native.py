@@ -1,7 +1,8 @@
 """Run native test programs under one variant and fail on any exit status, time-out or sanitizer report.
 
 A sanitizer can report and still exit with 0 when a program installs its own handlers, so the output is read as well.
-Usage: run_native.py --variant plain|asan|tsan --timeout-s SECONDS PROGRAM ...
+Usage: run_native.py --variant plain|asan|tsan --timeout-s SECONDS [--show] PROGRAM ...
+With --show the output of programs that passed is printed too.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--timeout-s", type=float, required=True)
+    parser.add_argument("--show", action="store_true")
     parser.add_argument("programs", nargs="*", type=Path)
     arguments = parser.parse_args()
     failed = 0
@@ -57,8 +59,8 @@ def main() -> int:
             begin = time.monotonic()
             verdict, output = run(program, arguments.timeout_s, Path(directory))
         print(f"{arguments.variant:6} {program.name:32} {time.monotonic() - begin:7.2f} s  {verdict}", flush=True)
-        if verdict != "ok":
-            failed += 1
+        failed += verdict != "ok"
+        if verdict != "ok" or arguments.show:
             sys.stdout.flush()
             sys.stdout.buffer.write(output + b"\n")
     print(f"{arguments.variant}: {len(arguments.programs) - failed} of {len(arguments.programs)} programs passed")
