@@ -215,6 +215,8 @@ def iterate_log(
     *base_offset* is the file's first physical offset, by default its name, as brokers name log files. The last
     walk's `end` says how the file ends: DONE, BLANK, TRUNCATED (cut short) or CORRUPT (also: never written).
     """
+    if chunk_size < lib.PYMQ_BLANK_SIZE_MIN:
+        raise_status(lib.PYMQ_EINVAL, f"chunk_size {chunk_size}: a chunk holds at least a blank tail's 8 bytes")
     names = tuple(columns)
     first = int(Path(path).name) if base_offset is None else base_offset
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
