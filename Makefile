@@ -89,7 +89,7 @@ lint-c: $(VENV)/.tools
 	@tools/need.sh clang clang
 	clang -fsyntax-only $(C_WARNINGS) -std=gnu11 -pthread -Icsrc/include -Itests/native $(filter-out csrc/fuzz/%,$(C_ALL))
 
-# --- native programs: tests/native/test_*.c, each linked with the whole core, once per variant -------------------
+# --- native programs: tests/native/test_*.c, each linked with what it uses of the core, once per variant --------
 
 NATIVE_TESTS := $(wildcard tests/native/test_*.c)
 NATIVE_HELPERS := $(filter-out $(NATIVE_TESTS),$(wildcard tests/native/*.c))
@@ -111,7 +111,10 @@ build/native/$(1)/%.o: %.c
 NATIVE_OBJECTS_$(1) := $$(patsubst %.c,build/native/$(1)/%.o,$$(C_SOURCES) $$(C_TESTING) $$(NATIVE_HELPERS))
 NATIVE_PROGRAMS_$(1) := $$(addprefix build/native/$(1)/bin/,$$(NATIVE_NAMES))
 
-$$(NATIVE_PROGRAMS_$(1)): build/native/$(1)/bin/%: build/native/$(1)/tests/native/%.o $$(NATIVE_OBJECTS_$(1))
+build/native/$(1)/core.a: $$(NATIVE_OBJECTS_$(1))
+	@rm -f $$@ && ar rcs $$@ $$^
+
+$$(NATIVE_PROGRAMS_$(1)): build/native/$(1)/bin/%: build/native/$(1)/tests/native/%.o build/native/$(1)/core.a
 	@mkdir -p $$(@D)
 	$$(QUIET)$$(CC) $$(NATIVE_FLAGS_$(1)) $$^ -o $$@ -lpthread
 
