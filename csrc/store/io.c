@@ -1,4 +1,5 @@
 /* The kernel's side of pymq_io, and the loops every caller would otherwise write again. */
+#define _GNU_SOURCE /* fallocate */
 #include "pymq/io.h"
 
 #include <errno.h>

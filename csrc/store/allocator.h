@@ -1,0 +1,29 @@
+/* The allocator thread: makes the next log file ahead of need and faults pages in ahead of the write position. */
+#ifndef PYMQ_STORE_ALLOCATOR_H
+#define PYMQ_STORE_ALLOCATOR_H
+
+#include "mapped_queue.h"
+#include "pymq/store.h"
+
+struct pymq_allocator;
+struct pymq_commit_log;
+
+/* One file made ahead, with a pool buffer when the pool is on. */
+struct pymq_new_file {
+    struct pymq_file *file;
+    uint8_t *buffer; /* zeroed; NULL without the pool */
+};
+
+struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log);
+
+/* Stop the thread. A file made ahead and never used is removed from disk unless `abandon`. */
+void pymq_allocator_stop(struct pymq_allocator *allocator, bool abandon);
+
+/* The file that starts at `base`: ready, or made now while the caller waits. PYMQ_OK, PYMQ_ENOSPC, PYMQ_EPOOL,
+ * PYMQ_EIO, PYMQ_ECLOSED. The next one is begun at once. */
+int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, struct pymq_new_file *taken);
+
+/* The write position has come to `position`: fault further pages in if it is time. Cheap. */
+void pymq_allocator_advance(struct pymq_allocator *allocator, int64_t position);
+
+#endif

@@ -1,0 +1,133 @@
+/* Dispatch (reput): from the log to consume queues and index, then to whoever waits for messages.
+ *
+ * The dispatcher sleeps until `visible` moves, walks the new records through the mapped log in batches, and
+ * publishes `dispatched` once per batch. When a queue or the index cannot be written (disk full), it stops where it
+ * is, refuses further puts (index data must not be lost), and tries again until it goes on by itself.
+ */
+#include "store_internal.h"
+
+#define BATCH_SIZE (1024 * 1024) /* bytes of log between two publications: bounds the wait of a reader */
+#define RETRY_INTERVAL_MS 100
+
+int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *record) {
+    struct pymq_record_keys keys;
+    pymq_record_keys(record, &store->config.delay_levels, &keys);
+    int transaction = record->sys_flag & PYMQ_SYS_TRANSACTION_MASK;
+    if (transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK) {
+        struct pymq_queue *queue;
+        int status =
+            pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id, true, &queue);
+        if (status == PYMQ_ETOPIC || status == PYMQ_EINVAL)
+            return PYMQ_OK; /* such a record was never accepted through a queue; it stays readable by its offset */
+        if (status == PYMQ_OK)
+            status = pymq_queue_put(queue, record->physical_offset, record->total_size, keys.tags_code,
+                                    record->queue_offset);
+        if (status != PYMQ_OK)
+            return status;
+    }
+    return store->index != NULL ? pymq_index_put(store->index, record, &keys) : PYMQ_OK;
+}
+
+/* Dispatch the records of one contiguous piece of log. `*offset` ends behind the last one dispatched. */
+static int dispatch_piece(struct pymq_store *store, const uint8_t *data, int64_t size, int64_t *offset) {
+    int64_t begin = *offset;
+    int64_t records = 0, timestamp_ms = 0;
+    int status = PYMQ_OK;
+    while (*offset - begin < size) {
+        struct pymq_record record;
+        int64_t left = size - (*offset - begin);
+        ssize_t taken = pymq_record_decode(data + (*offset - begin), (size_t)left, PYMQ_CHECK_OFFSET, *offset, &record);
+        if (taken == 0) { /* blank tail: on to the next file */
+            int64_t file_size = store->config.log_file_size;
+            *offset += file_size - *offset % file_size;
+            break;
+        }
+        if (taken < 0) {
+            status = (int)taken;
+            break;
+        }
+        status = pymq_dispatch_record(store, &record);
+        if (status != PYMQ_OK)
+            break;
+        *offset += taken;
+        timestamp_ms = record.store_timestamp_ms;
+        records++;
+    }
+    if (records > 0)
+        atomic_store_explicit(&store->dispatched_timestamp_ms, timestamp_ms, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->stats.dispatch_records, records, memory_order_relaxed);
+    return status;
+}
+
+/* One batch from `dispatched` towards `limit`. */
+static int dispatch_batch(struct pymq_store *store, int64_t limit) {
+    int64_t offset = atomic_load(&store->marks.dispatched);
+    int64_t file_size = store->config.log_file_size;
+    struct pymq_window *window;
+    int status = pymq_mapped_queue_pin(&store->log.files, offset, PYMQ_WINDOW_REQUIRED, &window);
+    if (status == PYMQ_ENOTFOUND && offset < pymq_commit_log_min(&store->log)) {
+        pymq_marks_dispatched(&store->marks, pymq_commit_log_min(&store->log)); /* expired before it was dispatched */
+        return PYMQ_OK;
+    }
+    if (status != PYMQ_OK)
+        return status;
+    int64_t at = offset % file_size;
+    int64_t size = pymq_min64(pymq_min64(pymq_window_room(window, at), limit - offset), file_size - at);
+    /* Whole windows first: a record that starts in this window is contiguous in it, thanks to the overlap. */
+    int64_t begin = offset;
+    status = dispatch_piece(store, pymq_window_at(window, at), size, &offset);
+    pymq_window_unpin(window);
+    if (status == PYMQ_ETRUNCATED && offset > begin)
+        status = PYMQ_OK; /* the rest starts in the next window, or a batch end cut it: go on from here */
+    pymq_marks_dispatched(&store->marks, offset);
+    atomic_fetch_add_explicit(&store->stats.dispatch_batches, 1, memory_order_relaxed);
+    return status;
+}
+
+static bool has_work(void *context) {
+    struct pymq_store *store = context;
+    return atomic_load(&store->dispatcher.stop) ||
+           atomic_load_explicit(&store->marks.visible, memory_order_acquire) >
+               atomic_load_explicit(&store->marks.dispatched, memory_order_relaxed);
+}
+
+static bool stops(void *context) { return atomic_load(&((struct pymq_store *)context)->dispatcher.stop); }
+
+/* A record below `visible` that does not decode: bytes changed under us. Serving on could deliver wrong messages. */
+static void fail_corrupt(struct pymq_store *store, int status) {
+    struct pymq_error error;
+    int64_t offset = atomic_load(&store->marks.dispatched);
+    pymq_fail(&error, PYMQ_ECORRUPT, 0,
+              "%s: no whole record at offset %lld (%s) although it was written; dispatch has stopped: check the disk and "
+              "open the store again",
+              store->log.files.directory, (long long)offset, pymq_status_name(status));
+    pymq_marks_fail(&store->marks, &error);
+}
+
+static void *run(void *context) {
+    struct pymq_store *store = context;
+    while (!atomic_load(&store->dispatcher.stop)) {
+        int64_t visible = atomic_load_explicit(&store->marks.visible, memory_order_acquire);
+        int64_t dispatched = atomic_load(&store->marks.dispatched);
+        if (visible <= dispatched) {
+            pymq_gate_wait(&store->marks.visible_moved, -1, has_work, store);
+            continue;
+        }
+        int status = dispatch_batch(store, pymq_min64(visible, dispatched + BATCH_SIZE));
+        if (status == PYMQ_ETRUNCATED && visible > dispatched + BATCH_SIZE)
+            status = dispatch_batch(store, visible); /* one record longer than a batch */
+        if (status == PYMQ_ECORRUPT || status == PYMQ_ETRUNCATED) {
+            fail_corrupt(store, status);
+            pymq_gate_wait(&store->dispatcher.gate, -1, stops, store);
+            continue;
+        }
+        atomic_store(&store->dispatch_blocked, status != PYMQ_OK);
+        if (status != PYMQ_OK)
+            pymq_gate_wait(&store->dispatcher.gate, RETRY_INTERVAL_MS, stops, store);
+    }
+    return NULL;
+}
+
+int pymq_dispatcher_start(struct pymq_store *store) {
+    return pymq_worker_start(&store->dispatcher, "pymq-dispatch", run, store);
+}

@@ -1,0 +1,269 @@
+/* What the store does with the files it finds.
+ *
+ * After a clean stop the end of the log is known; after anything else it is where the records stop being valid. Either
+ * way the walk starts no earlier than it must: at the offset up to which log, queues and index are known to agree,
+ * and goes on to the first byte that is no whole record. What lies behind is zeroed and synced before the first
+ * append, later files go, and queues and index are brought to exactly the records that stay.
+ *
+ * The walk reads with pread (recovery_walk.c), never through a mapping: a damaged file is an error, not a SIGBUS.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "pymq/io.h"
+#include "recovery_walk.h"
+#include "store_internal.h"
+
+#define NORMAL_WALK_FILES 3              /* RECOV-2: after a clean stop that left no better mark */
+#define CHECKPOINT_TIME_SLACK_MS 3000    /* Apache's own allowance on its checkpoint times */
+
+/* What recovery knows and finds out. */
+struct recovery {
+    struct pymq_store *store;
+    struct pymq_error *error;
+    struct pymq_queue **queues;
+    size_t queue_count;
+    int64_t log_begin;
+    int64_t walk_from; /* records from here on are read and dispatched */
+    struct pymq_walk_result walk;
+};
+
+static int list_queues(struct recovery *recovery) {
+    struct pymq_queue_table *table = &recovery->store->queues;
+    free(recovery->queues);
+    recovery->queue_count = pymq_queue_table_list(table, NULL, 0);
+    recovery->queues = malloc((recovery->queue_count + 1) * sizeof *recovery->queues);
+    if (recovery->queues == NULL)
+        return pymq_fail(recovery->error, PYMQ_ENOMEM, errno, "recovery: out of memory");
+    pymq_queue_table_list(table, recovery->queues, recovery->queue_count);
+    return PYMQ_OK;
+}
+
+static int queue_failure(struct recovery *recovery, struct pymq_queue *queue, int status) {
+    return pymq_fail(recovery->error, status, errno, "%s: queue cannot be recovered: %s", queue->files.directory,
+                     errno != 0 ? strerror(errno) : pymq_status_name(status));
+}
+
+/* ---- where to start ------------------------------------------------------------------------------------------- */
+
+/* The store time of the first record of the file at `base`, or 0 when it has none. */
+static int64_t first_timestamp(struct pymq_store *store, int64_t base) {
+    uint8_t head[PYMQ_RECORD_SIZE_MIN];
+    if (pymq_mapped_queue_read(&store->log.files, base, head, sizeof head) != (ssize_t)sizeof head)
+        return 0;
+    uint32_t magic = pymq_load_be32(head + 4);
+    bool is_record = magic == PYMQ_RECORD_MAGIC_V1 || magic == PYMQ_RECORD_MAGIC_V2;
+    return is_record && (int64_t)pymq_load_be64(head + PYMQ_RECORD_PHYSICAL_OFFSET_AT) == base
+               ? pymq_record_store_timestamp_ms(head)
+               : 0;
+}
+
+/* Apache's rule, for a store it left behind: the newest file that began before the checkpoint. */
+static int64_t start_by_apache_checkpoint(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    int64_t size = store->config.log_file_size;
+    int64_t end = pymq_mapped_queue_end(&store->log.files);
+    int64_t logics = checkpoint->logics_physical_offset;
+    if (logics > recovery->log_begin && logics < end)
+        return logics / size * size;
+    int64_t time_ms =
+        pymq_min64(checkpoint->physic_msg_timestamp, checkpoint->logics_msg_timestamp) - CHECKPOINT_TIME_SLACK_MS;
+    for (int64_t base = end - size; base > recovery->log_begin; base -= size) {
+        int64_t first_ms = first_timestamp(store, base);
+        if (first_ms > 0 && first_ms <= time_ms)
+            return base;
+    }
+    return recovery->log_begin;
+}
+
+static int64_t start_after_crash(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    int64_t end = pymq_mapped_queue_end(&store->log.files);
+    if (checkpoint->extended && checkpoint->safe_offset <= end)
+        return pymq_max64(checkpoint->safe_offset, recovery->log_begin);
+    return start_by_apache_checkpoint(recovery);
+}
+
+/* After a clean stop every unit points to a whole record, so the end of the furthest one is a place to start. Queues
+ * that claim more than the log holds are not believed. */
+static int64_t start_after_clean_stop(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    int64_t size = store->config.log_file_size, end = pymq_mapped_queue_end(&store->log.files);
+    int64_t furthest = -1;
+    for (size_t i = 0; i < recovery->queue_count; i++)
+        furthest = pymq_max64(furthest, recovery->queues[i]->max_physical);
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    if (checkpoint->extended && checkpoint->clean_end >= furthest && checkpoint->clean_end <= end &&
+        pymq_walk_ends_at(store, checkpoint->last_record, checkpoint->clean_end))
+        return pymq_max64(checkpoint->clean_end, recovery->log_begin);
+    for (size_t i = 0; furthest >= recovery->log_begin && i < recovery->queue_count; i++) {
+        struct pymq_queue *queue = recovery->queues[i];
+        struct pymq_cq_unit unit;
+        int64_t last = atomic_load(&queue->max_position) / PYMQ_CQ_UNIT_SIZE - 1;
+        if (queue->max_physical == furthest && pymq_queue_unit(queue, last, &unit) == PYMQ_OK &&
+            pymq_walk_ends_at(store, unit.physical_offset, furthest))
+            return furthest;
+    }
+    return pymq_max64(recovery->log_begin, end - NORMAL_WALK_FILES * size);
+}
+
+/* ---- bringing queues and index to a cut ------------------------------------------------------------------------- */
+
+static int truncate_queues(struct recovery *recovery, int64_t physical_end, bool all) {
+    for (size_t i = 0; i < recovery->queue_count; i++) {
+        struct pymq_queue *queue = recovery->queues[i];
+        if (!all && queue->max_physical <= physical_end)
+            continue;
+        int status = pymq_queue_truncate(queue, &recovery->store->log, physical_end);
+        if (status != PYMQ_OK)
+            return queue_failure(recovery, queue, status);
+    }
+    return PYMQ_OK;
+}
+
+/* An index that knows records beyond the end would take new ones at their place for old ones. */
+static int truncate_index(struct recovery *recovery, int64_t end) {
+    struct pymq_index_marks marks;
+    int64_t reindex_from = end;
+    if (recovery->store->index == NULL)
+        return PYMQ_OK;
+    pymq_index_marks(recovery->store->index, &marks);
+    if (marks.end_offset < end)
+        return PYMQ_OK;
+    return pymq_index_repair(recovery->store->index, end, &reindex_from, recovery->error);
+}
+
+static int prepare_after_crash(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    int64_t cut = start_after_crash(recovery);
+    recovery->walk_from = cut;
+    int status = truncate_queues(recovery, cut, true);
+    if (status == PYMQ_OK && store->index != NULL) {
+        int64_t reindex_from = cut;
+        status = pymq_index_repair(store->index, cut, &reindex_from, recovery->error);
+        recovery->walk_from = pymq_max64(recovery->log_begin, pymq_min64(cut, reindex_from));
+    }
+    return status;
+}
+
+static int prepare_after_clean_stop(struct recovery *recovery) {
+    for (size_t i = 0; i < recovery->queue_count; i++) {
+        int status = pymq_queue_recover(recovery->queues[i]);
+        if (status != PYMQ_OK)
+            return queue_failure(recovery, recovery->queues[i], status);
+    }
+    recovery->walk_from = start_after_clean_stop(recovery);
+    return PYMQ_OK;
+}
+
+/* No log: whatever queues and index say points nowhere. */
+static int forget_queues(struct recovery *recovery) {
+    for (size_t i = 0; i < recovery->queue_count; i++) {
+        struct pymq_queue *queue = recovery->queues[i];
+        int status = PYMQ_OK;
+        while (status == PYMQ_OK)
+            status = pymq_mapped_queue_remove_last(&queue->files);
+        if (status != PYMQ_ENOTFOUND)
+            return queue_failure(recovery, queue, status);
+        queue->max_physical = -1;
+    }
+    return recovery->store->index != NULL ? pymq_index_destroy_files(recovery->store->index) : PYMQ_OK;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+/* What was only in the page cache becomes durable before anybody can see it. */
+static int sync_log(struct recovery *recovery, int64_t from, int64_t end) {
+    struct pymq_mapped_queue *files = &recovery->store->log.files;
+    int64_t size = files->file_size;
+    for (int64_t base = from / size * size; base < end; base += size) {
+        char path[PYMQ_PATH_MAX];
+        if (pymq_file_path(files->directory, base, path, sizeof path) != PYMQ_OK)
+            return PYMQ_EINVAL;
+        int fd = pymq_io->open(path, O_RDWR, 0);
+        int code = fd >= 0 && pymq_io->fdatasync(fd) == 0 ? 0 : errno;
+        if (fd >= 0)
+            pymq_io->close(fd);
+        if (code != 0 && code != ENOENT)
+            return pymq_fail(recovery->error, PYMQ_EIO, code, "%s: cannot be synced: %s", path, strerror(code));
+    }
+    return pymq_io_sync_directory(files->directory);
+}
+
+static int finish(struct recovery *recovery, bool clean) {
+    struct pymq_store *store = recovery->store;
+    int64_t end = recovery->walk.end;
+    int status = pymq_mapped_queue_truncate(&store->log.files, end);
+    if (status == PYMQ_OK && !clean)
+        status = sync_log(recovery, recovery->walk_from, end);
+    if (status != PYMQ_OK)
+        return pymq_fail(recovery->error, status, errno, "%s: cannot be cut at %" PRId64 ": %s",
+                         store->log.files.directory, end, strerror(errno));
+    status = list_queues(recovery); /* the walk may have made some */
+    if (status == PYMQ_OK)
+        status = truncate_queues(recovery, end, false);
+    for (size_t i = 0; i < recovery->queue_count && status == PYMQ_OK; i++) {
+        struct pymq_queue *queue = recovery->queues[i];
+        queue->next_offset = atomic_load(&queue->max_position) / PYMQ_CQ_UNIT_SIZE;
+        status = pymq_queue_correct_min(queue, recovery->log_begin);
+        if (status != PYMQ_OK)
+            return queue_failure(recovery, queue, status);
+    }
+    if (status == PYMQ_OK)
+        status = truncate_index(recovery, end);
+    if (status != PYMQ_OK)
+        return status;
+    pymq_marks_reset(&store->marks, end);
+    atomic_store(&store->checkpoint_safe, clean ? end : recovery->walk_from);
+    atomic_store(&store->flushed_timestamp_ms, recovery->walk.last_timestamp_ms);
+    atomic_store(&store->dispatched_timestamp_ms, recovery->walk.last_timestamp_ms);
+    status = pymq_commit_log_resume(&store->log, end, recovery->walk.last_timestamp_ms, recovery->walk.last_record);
+    if (status != PYMQ_OK)
+        return pymq_fail(recovery->error, status, errno, "%s: the file at %" PRId64 " cannot be opened: %s",
+                         store->log.files.directory, end, strerror(errno));
+    return PYMQ_OK;
+}
+
+static int recover_log(struct recovery *recovery, bool clean) {
+    struct pymq_store *store = recovery->store;
+    int status = list_queues(recovery);
+    if (status != PYMQ_OK)
+        return status;
+    recovery->log_begin = pymq_mapped_queue_begin(&store->log.files);
+    if (recovery->log_begin < 0) {
+        recovery->log_begin = 0;
+        recovery->walk.last_record = -1;
+        status = forget_queues(recovery);
+        return status == PYMQ_OK ? finish(recovery, true) : status;
+    }
+    status = clean ? prepare_after_clean_stop(recovery) : prepare_after_crash(recovery);
+    if (status != PYMQ_OK)
+        return status;
+    store->stats.recovered_from = recovery->walk_from;
+    status = pymq_walk(store, recovery->walk_from, &recovery->walk, recovery->error);
+    return status == PYMQ_OK ? finish(recovery, clean) : status;
+}
+
+int pymq_recover(struct pymq_store *store, struct pymq_error *error) {
+    char abort_path[PYMQ_PATH_MAX];
+    int status = pymq_store_path(store, "abort", abort_path, sizeof abort_path);
+    if (status != PYMQ_OK)
+        return status;
+    struct stat found;
+    bool clean = stat(abort_path, &found) != 0;
+    int64_t begin_ns = pymq_monotonic_ns();
+    struct recovery recovery = {.store = store, .error = error};
+    errno = 0;
+    status = recover_log(&recovery, clean);
+    free(recovery.queues);
+    store->stats.recovered_clean = clean;
+    store->stats.recovered_to = recovery.walk.end;
+    store->stats.recovered_records = recovery.walk.records;
+    store->stats.recover_us = (pymq_monotonic_ns() - begin_ns) / 1000;
+    return status;
+}

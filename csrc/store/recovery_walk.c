@@ -1,0 +1,187 @@
+/* See recovery_walk.h. One buffer, refilled at file boundaries and when the next record is cut by its end. */
+#include "recovery_walk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "pymq/io.h"
+#include "store_internal.h"
+
+#define WALK_BUFFER_SIZE (8 * 1024 * 1024)
+#define PROGRESS_INTERVAL_NS 100000000
+
+struct walk {
+    struct pymq_store *store;
+    int64_t offset; /* of the next record */
+    int fd;         /* of the file that holds it, -1 */
+    int64_t base;   /* of that file */
+    uint8_t *buffer;
+    size_t capacity;
+    int64_t buffered_at; /* log offset of buffer[0] */
+    size_t buffered;
+    int64_t total_end; /* for progress */
+    int64_t reported_ns;
+};
+
+static void report(struct walk *walk, int64_t from, bool last) {
+    struct pymq_store_config *config = &walk->store->config;
+    int64_t now_ns = pymq_monotonic_ns();
+    if (config->progress == NULL || (!last && now_ns - walk->reported_ns < PROGRESS_INTERVAL_NS))
+        return;
+    walk->reported_ns = now_ns;
+    config->progress(config->progress_context, "commitlog", walk->offset - from,
+                     last ? walk->offset - from : walk->total_end - from);
+}
+
+/* Have the file of `offset` open. PYMQ_ENOTFOUND when there is none. */
+static int enter_file(struct walk *walk) {
+    struct pymq_mapped_queue *files = &walk->store->log.files;
+    int64_t base = walk->offset / files->file_size * files->file_size;
+    if (walk->fd >= 0 && walk->base == base)
+        return PYMQ_OK;
+    if (walk->fd >= 0)
+        pymq_io->close(walk->fd);
+    walk->fd = -1;
+    if (base >= pymq_mapped_queue_end(files))
+        return PYMQ_ENOTFOUND;
+    char path[PYMQ_PATH_MAX];
+    if (pymq_file_path(files->directory, base, path, sizeof path) != PYMQ_OK)
+        return PYMQ_EINVAL;
+    walk->fd = pymq_io->open(path, O_RDONLY, 0);
+    if (walk->fd < 0)
+        return PYMQ_EIO;
+    posix_fadvise(walk->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    walk->base = base;
+    walk->buffered = 0;
+    return PYMQ_OK;
+}
+
+/* Refill so that the buffer starts at `offset`. */
+static int refill(struct walk *walk) {
+    int64_t in_file = walk->base + walk->store->config.log_file_size - walk->offset;
+    ssize_t got = pymq_io_pread_full(walk->fd, walk->buffer, (size_t)pymq_min64((int64_t)walk->capacity, in_file),
+                                     walk->offset - walk->base);
+    if (got < 0)
+        return PYMQ_EIO;
+    walk->buffered_at = walk->offset;
+    walk->buffered = (size_t)got;
+    return PYMQ_OK;
+}
+
+/* The next record: its size, 0 at a blank tail (the offset then stands at the next file), or why there is none. */
+static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
+    int64_t file_end = walk->base + walk->store->config.log_file_size;
+    unsigned checks = PYMQ_CHECK_OFFSET | (walk->store->config.check_crc_on_recover ? PYMQ_CHECK_BODY_CRC : 0);
+    for (int attempt = 0;; attempt++) {
+        size_t at = (size_t)(walk->offset - walk->buffered_at);
+        size_t left = at <= walk->buffered ? walk->buffered - at : 0;
+        ssize_t taken = left > 0 ? pymq_record_decode(walk->buffer + at, left, checks, walk->offset, record)
+                                 : PYMQ_ETRUNCATED;
+        if (taken == 0) /* a blank that does not reach exactly to the file's end was written by nobody */
+            return walk->offset + record->total_size == file_end ? 0 : PYMQ_ECORRUPT;
+        /* A record that would cross its file is torn or stale; one cut by the buffer wants a refill, once. */
+        if (taken != PYMQ_ETRUNCATED || attempt > 0)
+            return taken;
+        if (walk->buffered > 0 && at == 0 && walk->offset + (int64_t)walk->buffered >= file_end)
+            return PYMQ_ECORRUPT;
+        if (refill(walk) != PYMQ_OK)
+            return PYMQ_EIO;
+    }
+}
+
+/* Until the records end. */
+static int walk_records(struct walk *walk, int64_t from, struct pymq_walk_result *result) {
+    for (;;) {
+        struct pymq_record record;
+        int status = enter_file(walk);
+        if (status == PYMQ_ENOTFOUND)
+            return PYMQ_OK; /* the last file ends with its blank tail */
+        if (status != PYMQ_OK)
+            return status;
+        ssize_t taken = next_record(walk, &record);
+        if (taken == PYMQ_EIO)
+            return PYMQ_EIO;
+        if (taken < 0)
+            return PYMQ_OK; /* here the log ends */
+        if (taken == 0) {
+            walk->offset = walk->base + walk->store->config.log_file_size;
+            continue;
+        }
+        status = pymq_dispatch_record(walk->store, &record);
+        if (status != PYMQ_OK)
+            return status;
+        result->last_record = walk->offset;
+        result->last_timestamp_ms = record.store_timestamp_ms;
+        result->records++;
+        walk->offset += taken;
+        report(walk, from, false);
+    }
+}
+
+/* The store time to go on from, when the walk itself met no record. */
+static void look_back(struct pymq_store *store, struct pymq_walk_result *result) {
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    if (result->records > 0)
+        return;
+    result->last_timestamp_ms = pymq_max64(0, pymq_min64(checkpoint->physic_msg_timestamp, pymq_now_ms()));
+    if (!checkpoint->extended || checkpoint->clean_end != result->end)
+        return;
+    uint8_t head[PYMQ_RECORD_SIZE_MIN];
+    if (checkpoint->last_record >= 0 &&
+        pymq_mapped_queue_read(&store->log.files, checkpoint->last_record, head, sizeof head) == (ssize_t)sizeof head) {
+        result->last_record = checkpoint->last_record;
+        result->last_timestamp_ms = pymq_record_store_timestamp_ms(head);
+    }
+}
+
+int pymq_walk(struct pymq_store *store, int64_t from, struct pymq_walk_result *result, struct pymq_error *error) {
+    memset(result, 0, sizeof *result);
+    result->last_record = -1;
+    size_t longest = (size_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX;
+    struct walk walk = {.store = store, .offset = from, .fd = -1};
+    walk.capacity = (size_t)pymq_min64(store->config.log_file_size,
+                                       pymq_max64(WALK_BUFFER_SIZE, (int64_t)longest));
+    walk.total_end = pymq_mapped_queue_end(&store->log.files);
+    walk.buffer = malloc(walk.capacity);
+    if (walk.buffer == NULL)
+        return pymq_fail(error, PYMQ_ENOMEM, errno, "recovery: no memory for a buffer of %zu bytes", walk.capacity);
+    errno = 0;
+    int status = walk_records(&walk, from, result);
+    int saved = errno;
+    if (walk.fd >= 0)
+        pymq_io->close(walk.fd);
+    free(walk.buffer);
+    if (status != PYMQ_OK)
+        return pymq_fail(error, status, saved, "%s: recovery stopped at offset %" PRId64 ": %s (%s)",
+                         store->log.files.directory, walk.offset, pymq_status_name(status), strerror(saved));
+    result->end = walk.offset;
+    look_back(store, result);
+    report(&walk, from, true);
+    return PYMQ_OK;
+}
+
+bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end) {
+    int64_t file_size = store->config.log_file_size;
+    if (offset < 0 || end <= offset || end - offset > file_size)
+        return end == 0 && offset < 0;
+    size_t size = (size_t)pymq_min64(end - offset, (int64_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX);
+    uint8_t *bytes = malloc(size);
+    if (bytes == NULL)
+        return false;
+    struct pymq_record record;
+    ssize_t got = pymq_mapped_queue_read(&store->log.files, offset, bytes, size);
+    ssize_t taken = got > 0 ? pymq_record_decode(bytes, (size_t)got, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset,
+                                                 &record)
+                            : PYMQ_EIO;
+    bool ends = taken > 0 && offset + taken == end;
+    if (taken > 0 && !ends && end % file_size == 0) { /* a blank tail may lie between */
+        uint8_t head[8];
+        ends = pymq_mapped_queue_read(&store->log.files, offset + taken, head, sizeof head) == (ssize_t)sizeof head &&
+               pymq_load_be32(head + 4) == PYMQ_RECORD_MAGIC_BLANK &&
+               offset + taken + (int64_t)pymq_load_be32(head) == end;
+    }
+    free(bytes);
+    return ends;
+}

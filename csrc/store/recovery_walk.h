@@ -1,0 +1,23 @@
+/* Reading the log record by record, from an offset to the first byte that is no whole record. */
+#ifndef PYMQ_STORE_RECOVERY_WALK_H
+#define PYMQ_STORE_RECOVERY_WALK_H
+
+#include "pymq/base.h"
+
+struct pymq_store;
+
+struct pymq_walk_result {
+    int64_t end;               /* the log's end: one past the last whole record, or the next file after a blank tail */
+    int64_t last_record;       /* where the last record before `end` starts, -1 when none is known */
+    int64_t last_timestamp_ms; /* its store time */
+    int64_t records;
+};
+
+/* Walk and dispatch from `from`, which is a record boundary. Reports progress. PYMQ_OK or why reading failed. */
+int pymq_walk(struct pymq_store *store, int64_t from, struct pymq_walk_result *result, struct pymq_error *error);
+
+/* Whether a whole record, its CRC included, starts at `offset` and ends at `end`, alone or with the blank tail of its
+ * file behind it. */
+bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end);
+
+#endif

@@ -1,0 +1,94 @@
+/* The store put together, for the files of csrc/store only.
+ *
+ * Lock order, outermost first: append lock -> commit lock -> allocator -> mapped queue -> window cache; the queue
+ * table's lock, the index's locks, the flush lock and the gates' mutexes are leaves of their own threads (docs/locks.md).
+ */
+#ifndef PYMQ_STORE_INTERNAL_H
+#define PYMQ_STORE_INTERNAL_H
+
+#include "checkpoint.h"
+#include "commit_log.h"
+#include "lock_file.h"
+#include "pymq/index.h"
+#include "queue.h"
+#include "store_pool.h"
+#include "watermark.h"
+
+/* A worker with its own thread and a reason to stop. */
+struct pymq_worker {
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop;
+    _Atomic bool abandon; /* leave without flushing: a simulated crash */
+    struct pymq_gate gate;
+};
+
+struct pymq_store {
+    struct pymq_store_config config;
+    char *path;
+    struct pymq_lock_file *lock_file;
+    struct pymq_marks marks;
+    struct pymq_store_pool pool;
+    bool pool_made;
+    struct pymq_commit_log log;
+    struct pymq_queue_table queues;
+    struct pymq_index *index; /* NULL when messageIndexEnable is off */
+
+    struct pymq_worker flusher;       /* group commit, or the interval flush */
+    struct pymq_worker committer;     /* pool only */
+    struct pymq_worker dispatcher;    /* reput */
+    struct pymq_worker queue_flusher; /* queues, index, checkpoint */
+
+    pthread_mutex_t flush_lock; /* one flush round at a time, whoever asks */
+    _Atomic int64_t flush_wanted; /* SYNC_FLUSH: somebody waits for everything below */
+    _Atomic int64_t flushed_timestamp_ms; /* store time of the last record known to be durable */
+    _Atomic int64_t dispatched_timestamp_ms; /* store time of the last record in queues and index */
+    int64_t flushed_ms;           /* when the last thorough flush ended; the flusher's */
+
+    pthread_mutex_t checkpoint_lock; /* one queue-flush round at a time */
+    struct pymq_checkpoint checkpoint;
+    _Atomic int64_t checkpoint_safe; /* safe offset of the last checkpoint */
+
+    _Atomic bool writable;
+    _Atomic bool dispatch_blocked; /* a queue or index write failed: puts are refused until it succeeds */
+    _Atomic bool closing;
+
+    struct {
+        _Atomic int64_t put_count, put_bytes, put_failed, put_latency[PYMQ_LATENCY_BUCKETS], put_latency_us_max;
+        _Atomic int64_t get_count, get_bytes, get_missed;
+        _Atomic int64_t flush_rounds, flush_us_total, flush_us_max, commit_rounds;
+        _Atomic int64_t dispatch_records, dispatch_batches;
+        int64_t recovered_from, recovered_to, recovered_records, recover_us;
+        bool recovered_clean;
+    } stats;
+};
+
+int pymq_store_path(const struct pymq_store *store, const char *name, char *path, size_t path_size);
+
+/* Refuse what pymq does not read, by name. */
+int pymq_layout_check(const char *path, struct pymq_error *error);
+
+/* Bring log, queues and index together again; sets every watermark. Before any thread runs. */
+int pymq_recover(struct pymq_store *store, struct pymq_error *error);
+
+/* Put one decoded record into its queue and the index. */
+int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *record);
+
+int pymq_flusher_start(struct pymq_store *store);
+int pymq_dispatcher_start(struct pymq_store *store);
+int pymq_queue_flusher_start(struct pymq_store *store);
+
+/* Ask for a round now (SYNC_FLUSH) and go on. */
+void pymq_flusher_request(struct pymq_store *store, int64_t end_offset);
+
+/* Commit and flush everything written so far, on the caller's thread. */
+int pymq_flush_all(struct pymq_store *store);
+
+/* Flush every queue and the index and write the checkpoint; `clean` marks the end of the log as final. */
+int pymq_checkpoint_round(struct pymq_store *store, bool clean);
+
+void pymq_worker_init(struct pymq_worker *worker);
+int pymq_worker_start(struct pymq_worker *worker, const char *name, void *(*run)(void *), struct pymq_store *store);
+void pymq_worker_stop(struct pymq_worker *worker, bool abandon);
+
+#endif
