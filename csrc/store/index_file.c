@@ -409,8 +409,9 @@ static int walk_chain(const struct index_file *file, const struct index_reader *
     int status = reader_slot(reader, query->hash, &number);
     if (status != PYMQ_OK)
         return status == PYMQ_ETRUNCATED ? PYMQ_OK : status;
-    /* A writer in the middle of a put has stored the slot and not yet the count: that item may be read already. */
-    int32_t item_count = atomic_load_explicit(&file->item_count, memory_order_acquire);
+    /* A writer in the middle of a put has stored the slot and not yet the count: that item may be read already. The
+     * slot's acquire made it visible; the count only bounds nonsense. */
+    int32_t item_count = atomic_load_explicit(&file->item_count, memory_order_relaxed);
     int64_t begin_ms = atomic_load_explicit(&file->begin_timestamp_ms, memory_order_relaxed);
     if (number > item_count || number >= reader->layout->item_limit)
         number = 0;
