@@ -5,6 +5,7 @@ Ground truth is layout.json, made by Apache's own MessageDecoder (tests/data/REA
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,7 +20,7 @@ from tests.golden.golden_layout import GoldenMessage
 READ_COUNT_MAX = 7  # odd and small, so that reads begin and end inside queue files of 20 units
 
 
-def open_golden(path: Path) -> pymq.Store:
+def open_golden(path: Path) -> pymq.EmbeddedStore:
     """Open a golden copy with the file sizes it was written with."""
     return pymq.open(
         path,
@@ -33,13 +34,13 @@ def open_golden(path: Path) -> pymq.Store:
 
 
 @pytest.fixture
-def mq(golden_store: Path) -> Iterator[pymq.Store]:
+def mq(golden_store: Path) -> Iterator[pymq.EmbeddedStore]:
     """The golden store, open."""
     with open_golden(golden_store) as store:
         yield store
 
 
-def read_queue(mq: pymq.Store, topic: str, queue_id: int) -> list[pymq.ReceivedMessage]:
+def read_queue(mq: pymq.EmbeddedStore, topic: str, queue_id: int) -> list[pymq.ReceivedMessage]:
     """Every message of a queue, in small reads."""
     offset = mq.min_offset(topic, queue_id)
     found: list[pymq.ReceivedMessage] = []
@@ -72,28 +73,28 @@ def as_golden(message: pymq.ReceivedMessage) -> GoldenMessage:
     )
 
 
-def test_every_message_reads_back_field_for_field(mq: pymq.Store):
+def test_every_message_reads_back_field_for_field(mq: pymq.EmbeddedStore):
     """Goal: nothing Apache stored is changed or lost in our reading. Method: read all queues, compare all 325."""
-    found = [as_golden(message) for queue in mq.queues() for message in read_queue(mq, *queue)]
+    found = [as_golden(message) for queue in mq.queues() for message in read_queue(mq, *queue[:2])]
     assert sorted(found, key=lambda message: message.physical_offset) == golden_layout.messages()
 
 
-def test_queues_are_those_of_the_layout(mq: pymq.Store):
+def test_queues_are_those_of_the_layout(mq: pymq.EmbeddedStore):
     """Goal: the same queues with the same bounds. Method: names, minimum and maximum against the unit lists."""
     expected = golden_layout.queue_units()
-    assert {tuple(queue) for queue in mq.queues()} == set(expected)
+    assert {queue[:2] for queue in mq.queues()} == set(expected)
     bounds = {queue: (mq.min_offset(*queue), mq.max_offset(*queue)) for queue in expected}
     assert bounds == {queue: (0, len(units)) for queue, units in expected.items()}
 
 
-def test_queue_units_point_where_apache_says(mq: pymq.Store):
+def test_queue_units_point_where_apache_says(mq: pymq.EmbeddedStore):
     """Goal: offset n of a queue is the n-th unit. Method: (position, size) of what each offset returns."""
     for (topic, queue_id), units in golden_layout.queue_units().items():
         found = [(message.physical_offset, message.store_size) for message in read_queue(mq, topic, queue_id)]
         assert found == [(position, size) for position, size, _ in units], (topic, queue_id)
 
 
-def test_index_answers_every_key_with_exactly_its_messages(mq: pymq.Store):
+def test_index_answers_every_key_with_exactly_its_messages(mq: pymq.EmbeddedStore):
     """Goal: five rolled index files answer as one. Method: each key of each message, unique ids and shared keys."""
     expected: dict[tuple[str, str], set[int]] = defaultdict(set)
     for message in golden_layout.messages():
@@ -105,13 +106,13 @@ def test_index_answers_every_key_with_exactly_its_messages(mq: pymq.Store):
         assert sorted(found) == sorted(positions), (topic, key)
 
 
-def test_index_does_not_answer_for_a_key_nobody_sent(mq: pymq.Store):
+def test_index_does_not_answer_for_a_key_nobody_sent(mq: pymq.EmbeddedStore):
     """Goal: a hash collision never returns another message. Method: 500 unknown keys over 100 slots, other topics."""
     assert [key for key in (f"nobody-{number}" for number in range(500)) if mq.query("GoldenA", key)] == []
     assert mq.query("GoldenB", "common") == []
 
 
-def test_index_honours_the_time_range(mq: pymq.Store):
+def test_index_honours_the_time_range(mq: pymq.EmbeddedStore):
     """Goal: a query looks only inside its range. Method: a half message checked every 5 s, cut in each pause."""
     topic, key = "RMQ_SYS_TRANS_HALF_TOPIC", "KTX-4"
     copies = [message for message in golden_layout.messages() if message.topic == topic and key in message.index_keys]
@@ -119,32 +120,30 @@ def test_index_honours_the_time_range(mq: pymq.Store):
     pauses = [(before + after) // 2 for before, after in pairwise(times) if after - before > 3000]  # items keep seconds
     assert len(pauses) >= 3
     for cut_ms in pauses:
-        older = mq.query(topic, key, max_count=64, begin_ms=0, end_ms=cut_ms)
-        newer = mq.query(topic, key, max_count=64, begin_ms=cut_ms, end_ms=times[-1] + 1000)
+        older = mq.query(topic, key, max_count=64, begin=0, end=cut_ms)
+        newer = mq.query(topic, key, max_count=64, begin=cut_ms, end=times[-1] + 1000)
         assert {message.store_timestamp_ms for message in older} == {time for time in times if time < cut_ms}
         assert {message.store_timestamp_ms for message in newer} == {time for time in times if time > cut_ms}
 
 
-def test_time_lookup_finds_a_message_of_that_time(mq: pymq.Store):
-    """Goal: look-up by store time. Method: ask for each message's own time; the answer has that very time."""
+def test_time_lookup_finds_the_first_and_the_last_message_of_a_time(mq: pymq.EmbeddedStore):
+    """Goal: look-up by store time, both boundaries. Method: each message's own time, and the times beside it."""
     times: dict[tuple[str, int], list[int]] = defaultdict(list)
     for message in sorted(golden_layout.messages(), key=lambda message: message.queue_offset):
         times[message.topic, message.queue_id].append(message.store_timestamp_ms)
     for (topic, queue_id), store_times in times.items():
-        for store_time_ms in store_times:
-            offset = mq.offset_by_time(topic, queue_id, store_time_ms)
-            assert store_times[offset] == store_time_ms, (topic, queue_id, store_time_ms)
+        for time_ms in {store_time + step for store_time in store_times for step in (-1, 0, 1)}:
+            lower, upper = bisect_left(store_times, time_ms), bisect_right(store_times, time_ms) - 1
+            assert mq.offset_by_time(topic, queue_id, time_ms) == lower, (topic, queue_id, time_ms)
+            if upper >= 0:
+                assert mq.offset_by_time(topic, queue_id, time_ms, "upper") == upper, (topic, queue_id, time_ms)
 
 
-def test_message_is_found_by_id_and_by_position(mq: pymq.Store):
+def test_message_is_found_by_id_and_by_position(mq: pymq.EmbeddedStore):
     """Goal: both direct look-ups. Method: each message of the log, compared whole."""
     for message in golden_layout.messages():
-        by_id = mq.get_by_id(message.message_id)
-        by_offset = mq.get_by_offset(message.physical_offset)
-        assert by_id is not None
-        assert by_offset is not None
-        assert as_golden(by_id) == message
-        assert as_golden(by_offset) == message
+        assert as_golden(mq.get_by_id(message.message_id)) == message
+        assert as_golden(mq.get_by_offset(message.physical_offset)) == message
 
 
 def store_bytes(path: Path) -> dict[str, bytes]:
