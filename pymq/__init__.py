@@ -1,0 +1,78 @@
+"""pymq: a message store and broker that reads and writes Apache RocketMQ's files.
+
+    import pymq
+
+    with pymq.open("data/") as mq:
+        mq.send("orders", b"one coffee", keys="order-17")
+        for message in mq.group("billing").consume("orders", timeout=0):
+            print(message.body)
+
+Importing pymq starts no thread and loads no native module; the names below are loaded when they are first used, so
+that a Spark worker that only needs `pymq._scan` stays small.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pymq.embedded import EmbeddedStore, QueueInfo, open
+    from pymq.errors import PymqError, StoreError
+    from pymq.message import Message, PhysicalOffset, QueueOffset, ReceivedMessage, SendManyResult, SendResult
+    from pymq.store.config import StoreConfig
+    from pymq.store.groups import ConsumerGroup
+    from pymq.store.layout import config_for
+    from pymq.store.stats import StoreStats, Watermarks
+
+# Name to the module that has it.
+_HOMES = {
+    "open": "pymq.embedded",
+    "EmbeddedStore": "pymq.embedded",
+    "QueueInfo": "pymq.embedded",
+    "PymqError": "pymq.errors",
+    "StoreError": "pymq.errors",
+    "Message": "pymq.message",
+    "PhysicalOffset": "pymq.message",
+    "QueueOffset": "pymq.message",
+    "ReceivedMessage": "pymq.message",
+    "SendManyResult": "pymq.message",
+    "SendResult": "pymq.message",
+    "StoreConfig": "pymq.store.config",
+    "ConsumerGroup": "pymq.store.groups",
+    "config_for": "pymq.store.layout",
+    "StoreStats": "pymq.store.stats",
+    "Watermarks": "pymq.store.stats",
+}
+
+__all__ = [
+    "ConsumerGroup",
+    "EmbeddedStore",
+    "Message",
+    "PhysicalOffset",
+    "PymqError",
+    "QueueInfo",
+    "QueueOffset",
+    "ReceivedMessage",
+    "SendManyResult",
+    "SendResult",
+    "StoreConfig",
+    "StoreError",
+    "StoreStats",
+    "Watermarks",
+    "config_for",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pymq' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

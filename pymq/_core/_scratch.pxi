@@ -1,0 +1,94 @@
+# Where sends are encoded: buffers, bodies and properties on their way into a record.
+
+# One message of a send in preparation: pointers into Python's bytes, taken under the GIL, used without it.
+cdef struct Pending:
+    const uint8_t *body
+    uint32_t body_size
+    uint32_t properties_size
+    size_t properties_at  # in Scratch.properties
+    size_t key_at         # of the generated UNIQ_KEY in Scratch.properties; NO_KEY without one
+    int32_t queue_id
+    int32_t flag
+    int32_t sys_flag
+    int64_t born_timestamp_ms
+    pymq_queue *queue
+
+
+# Where sends are encoded; kept in a small free list of the store.
+cdef struct Scratch:
+    uint8_t *buffer
+    size_t capacity
+    uint8_t *properties
+    size_t properties_capacity
+    size_t properties_size
+    Pending *pending
+    pymq_append_item *items
+    size_t pending_capacity
+
+
+cdef bytes bytes_of(object body):
+    """A private copy of a body that is not bytes."""
+    if isinstance(body, bytes):
+        return bytes(body)
+    if isinstance(body, str):
+        raise TypeError("a message body is bytes, not str; encode it first: text.encode()")
+    return bytes(memoryview(body))
+
+
+cdef int reserve(uint8_t **buffer, size_t *capacity, size_t wanted) except -1:
+    """Grow a scratch buffer to at least *wanted* bytes."""
+    cdef uint8_t *grown
+    cdef size_t size
+    if wanted <= capacity[0]:
+        return 0
+    size = wanted if wanted > 2 * capacity[0] else 2 * capacity[0]
+    grown = <uint8_t *>realloc(buffer[0], size)
+    if grown == NULL:
+        raise MemoryError(f"{size} bytes for encoding a message")
+    buffer[0] = grown
+    capacity[0] = size
+    return 0
+
+
+cdef int put_property_part(Scratch *scratch, str text, uint8_t separator, object what) except -1:
+    """Append one name or value and its separator."""
+    cdef Py_ssize_t size = 0
+    cdef const char *data = PyUnicode_AsUTF8AndSize(text, &size)
+    if memchr(data, 1, <size_t>size) != NULL or memchr(data, 2, <size_t>size) != NULL:
+        raise _InvalidArgumentError(f"{what} {text!r} holds a byte 1 or 2, which separate properties in the record")
+    reserve(&scratch.properties, &scratch.properties_capacity, scratch.properties_size + <size_t>size + 1)
+    memcpy(scratch.properties + scratch.properties_size, data, <size_t>size)
+    scratch.properties[scratch.properties_size + <size_t>size] = separator
+    scratch.properties_size += <size_t>size + 1
+    return 0
+
+
+cdef int put_property(Scratch *scratch, str name, str value) except -1:
+    if not name:
+        raise _InvalidArgumentError(f"a property (with the value {value!r}) has an empty name")
+    put_property_part(scratch, name, 1, "the property name")
+    put_property_part(scratch, value, 2, f"the value of {name}")
+    return 0
+
+
+cdef void free_scratch(Scratch *scratch) noexcept:
+    free(scratch.buffer)
+    free(scratch.properties)
+    free(scratch.pending)
+    free(scratch.items)
+    free(scratch)
+
+
+cdef int reserve_pending(Scratch *scratch, size_t count) except -1:
+    """Room for *count* messages of one chunk; what is larger than an ordinary chunk is not kept afterwards."""
+    if scratch.pending_capacity >= count:
+        return 0
+    free(scratch.pending)
+    free(scratch.items)
+    scratch.pending_capacity = 0
+    scratch.pending = <Pending *>calloc(count, sizeof(Pending))
+    scratch.items = <pymq_append_item *>calloc(count, sizeof(pymq_append_item))
+    if scratch.pending == NULL or scratch.items == NULL:
+        raise MemoryError(f"room for {count} messages")
+    scratch.pending_capacity = count
+    return 0
