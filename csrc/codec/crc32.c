@@ -165,8 +165,7 @@ CRC32_INLINE CRC32_TARGET_128 uint32_t crc32_finish(__m128i state, const uint8_t
     for (; size >= 16; source += 16, size -= 16) {
         state = crc32_fold(state, by_128, crc32_load(source));
     }
-    size &= 15; /* what the loop left; said again for tools that do not see it */
-    if (size > 0) {
+    if (size > 0 && size < 16) { /* the loop left no more; said for tools that do not see it */
         __m128i up = crc32_load(crc32_shuffle + size);
         __m128i down = crc32_load(crc32_shuffle + 16 + size);
         __m128i last = crc32_load(source + size - 16);
