@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,11 +56,15 @@ def main() -> int:
     arguments = parser.parse_args()
     failed = 0
     for program in arguments.programs:
-        with tempfile.TemporaryDirectory(prefix="pymq-native-") as directory:
-            begin = time.monotonic()
-            verdict, output = run(program, arguments.timeout_s, Path(directory))
+        directory = Path(tempfile.mkdtemp(prefix="pymq-native-"))
+        begin = time.monotonic()
+        verdict, output = run(program, arguments.timeout_s, directory)
         print(f"{arguments.variant:6} {program.name:32} {time.monotonic() - begin:7.2f} s  {verdict}", flush=True)
-        failed += verdict != "ok"
+        if verdict == "ok":
+            shutil.rmtree(directory)
+        else:
+            failed += 1
+            print(f"its files are kept in {directory}")
         if verdict != "ok" or arguments.show:
             sys.stdout.flush()
             sys.stdout.buffer.write(output + b"\n")
