@@ -148,7 +148,7 @@ static void damage(const char *path, int64_t end, uint64_t *seed) {
 
 static void test_noise_behind_the_cut_and_in_everything_computed_does_not_matter(void) {
     uint64_t seed = 2024;
-    for (int round = 0; round < 3 * COUNT; round++) {
+    for (int round = 0; round < 2 * COUNT; round++) {
         int cut = round % COUNT;
         char directory[DIRECTORY_MAX];
         char prefix[DIRECTORY_MAX];
@@ -178,7 +178,7 @@ static void test_noise_behind_the_cut_and_in_everything_computed_does_not_matter
 
 static void test_any_sectors_written_since_the_checkpoint_do_not_matter(void) {
     uint64_t seed = 77;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 120; round++) {
         const size_t sector_size = round % 2 == 0 ? 512 : 64; /* the small one tears more of so small a file */
         int cut = 1 + (int)(check_random(&seed) % (COUNT - 1));
         char directory[DIRECTORY_MAX];
