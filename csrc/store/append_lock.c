@@ -1,5 +1,7 @@
 /* See append_lock.h; the sleeping half, on a futex. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "append_lock.h"
 
 #include <linux/futex.h>

@@ -1,5 +1,7 @@
 /* The kernel's side of pymq_io, and the loops every caller would otherwise write again. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
+#endif
 #include "pymq/io.h"
 
 #include <errno.h>

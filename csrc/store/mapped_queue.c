@@ -1,5 +1,7 @@
 /* See mapped_queue.h. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* SEEK_DATA */
+#endif
 #include "mapped_queue.h"
 
 #include <dirent.h>

@@ -126,16 +126,28 @@ static int truncate_queues(struct recovery *recovery, int64_t physical_end, bool
     return PYMQ_OK;
 }
 
-/* An index that knows records beyond the end would take new ones at their place for old ones. */
+/* The one boundary below `offset` that is certain without reading: a file's first byte. */
+static int64_t file_begin(const struct recovery *recovery, int64_t offset) {
+    int64_t size = recovery->store->config.log_file_size;
+    return pymq_max64(recovery->log_begin, offset / size * size);
+}
+
+/* An index that knows records beyond the end would take new ones at their place for old ones. What repair had to
+ * drop below it is put again by a second walk, in which queues find everything there already. */
 static int truncate_index(struct recovery *recovery, int64_t end) {
+    struct pymq_store *store = recovery->store;
     struct pymq_index_marks marks;
     int64_t reindex_from = end;
-    if (recovery->store->index == NULL)
+    if (store->index == NULL)
         return PYMQ_OK;
-    pymq_index_marks(recovery->store->index, &marks);
+    pymq_index_marks(store->index, &marks);
     if (marks.end_offset < end)
         return PYMQ_OK;
-    return pymq_index_repair(recovery->store->index, end, &reindex_from, recovery->error);
+    int status = pymq_index_repair(store->index, end, &reindex_from, recovery->error);
+    if (status != PYMQ_OK || reindex_from >= end)
+        return status;
+    struct pymq_walk_result again;
+    return pymq_walk(store, file_begin(recovery, reindex_from), &again, recovery->error);
 }
 
 static int prepare_after_crash(struct recovery *recovery) {
@@ -146,7 +158,8 @@ static int prepare_after_crash(struct recovery *recovery) {
     if (status == PYMQ_OK && store->index != NULL) {
         int64_t reindex_from = cut;
         status = pymq_index_repair(store->index, cut, &reindex_from, recovery->error);
-        recovery->walk_from = pymq_max64(recovery->log_begin, pymq_min64(cut, reindex_from));
+        if (reindex_from < cut)
+            recovery->walk_from = file_begin(recovery, reindex_from);
     }
     return status;
 }
@@ -229,6 +242,20 @@ static int finish(struct recovery *recovery, bool clean) {
     return PYMQ_OK;
 }
 
+/* A log that ends before what the checkpoint knew to be durable is damaged, not torn: cutting it there would drop
+ * acknowledged messages. That is the operator's decision. */
+static int check_damage(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    int64_t end = recovery->walk.end, size = store->config.log_file_size;
+    if (!checkpoint->extended || end >= checkpoint->flushed_offset || store->config.truncate_damaged)
+        return PYMQ_OK;
+    return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
+                     "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
+                     ": the file is damaged; restore it from a copy, or open with truncate_damaged to drop what follows",
+                     store->log.files.directory, end / size * size, end, checkpoint->flushed_offset);
+}
+
 static int recover_log(struct recovery *recovery, bool clean) {
     struct pymq_store *store = recovery->store;
     int status = list_queues(recovery);
@@ -246,6 +273,8 @@ static int recover_log(struct recovery *recovery, bool clean) {
         return status;
     store->stats.recovered_from = recovery->walk_from;
     status = pymq_walk(store, recovery->walk_from, &recovery->walk, recovery->error);
+    if (status == PYMQ_OK)
+        status = check_damage(recovery);
     return status == PYMQ_OK ? finish(recovery, clean) : status;
 }
 

@@ -1,5 +1,7 @@
 /* See thread.h. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_setname_np */
+#endif
 #include "thread.h"
 
 #include <signal.h>

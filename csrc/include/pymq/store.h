@@ -51,6 +51,7 @@ struct pymq_store_config {
     int32_t queue_map_count_max;    /* bound on mapped queue windows, 8192 */
     int32_t page_cache_busy_ms;     /* osPageCacheBusyTimeOutMills, 1000 */
     bool check_crc_on_recover;      /* checkCRCOnRecover */
+    bool truncate_damaged;          /* cut a log that is damaged below its durable end, instead of refusing to open */
     bool replica_gate;              /* SYNC_MASTER: acknowledgement and visibility wait for the replica watermark */
     int64_t checkpoint_bytes_max;   /* write a checkpoint at the latest after this much log, 256 MiB */
     struct pymq_delay_levels delay_levels;
