@@ -282,6 +282,14 @@ uint64_t fault_io_hits(int rule) {
     return hits;
 }
 
+uint64_t fault_io_matched(int rule) {
+    pthread_mutex_lock(&fault.lock);
+    CHECK(rule >= 0 && rule < fault.rule_count, "no fault rule %d", rule);
+    uint64_t matched = fault.rules[rule].matched;
+    pthread_mutex_unlock(&fault.lock);
+    return matched;
+}
+
 uint64_t fault_io_count(enum fault_call call) { return atomic_load(&fault.counts[call]); }
 
 int64_t fault_io_open_descriptors(void) { return atomic_load(&fault.open_descriptors); }

@@ -55,6 +55,9 @@ void fault_io_clear(void);
 /* How often the rule made a call fail (or short). */
 uint64_t fault_io_hits(int rule);
 
+/* How many calls the rule has looked at; one whose `first` is FAULT_FOREVER only counts. */
+uint64_t fault_io_matched(int rule);
+
 /* Calls of this kind so far. */
 uint64_t fault_io_count(enum fault_call call);
 

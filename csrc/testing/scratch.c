@@ -8,11 +8,16 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #define COPY_CHUNK_SIZE (64 * 1024)
 #define WALK_DESCRIPTORS 16
+#define MEMORY_DIRECTORY "/dev/shm"
+#define MEMORY_FREE_MIN (256u << 20)
+
+static char in_memory[PYMQ_PATH_MAX]; /* removed also on failure: memory is not a place to leave things */
 
 void check_failed(const char *file, int line, const char *format, ...) {
     va_list arguments;
@@ -23,6 +28,12 @@ void check_failed(const char *file, int line, const char *format, ...) {
     va_end(arguments);
     fputc('\n', stderr);
     fflush(stderr);
+    if (in_memory[0] != '\0') {
+        char path[PYMQ_PATH_MAX];
+        memcpy(path, in_memory, sizeof path);
+        in_memory[0] = '\0'; /* a second failure, in here, ends at once */
+        scratch_remove(path);
+    }
     _exit(1); /* threads of an open store may still run: no handlers, no destructors */
 }
 
@@ -70,13 +81,27 @@ void scratch_join(char *path, size_t capacity, const char *directory, const char
     CHECK(length > 0 && (size_t)length < capacity, "path too long: %s/%s", directory, name);
 }
 
-void scratch_make(char *path, size_t capacity, const char *name) {
-    const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] == '\0')
-        parent = "/tmp";
+static void make_below(const char *parent, char *path, size_t capacity, const char *name) {
     int length = snprintf(path, capacity, "%s/pymq-%s-XXXXXX", parent, name);
     CHECK(length > 0 && (size_t)length < capacity, "TMPDIR too long: %s", parent);
     CHECK(mkdtemp(path) != NULL, "no scratch directory %s: %s", path, strerror(errno));
+}
+
+void scratch_make(char *path, size_t capacity, const char *name) {
+    const char *parent = getenv("TMPDIR");
+    make_below(parent != NULL && parent[0] != '\0' ? parent : "/tmp", path, capacity, name);
+}
+
+void scratch_make_in_memory(char *path, size_t capacity, const char *name) {
+    struct statvfs space;
+    bool usable = statvfs(MEMORY_DIRECTORY, &space) == 0 && access(MEMORY_DIRECTORY, W_OK) == 0 &&
+                  (uint64_t)space.f_bavail * space.f_frsize >= MEMORY_FREE_MIN;
+    if (!usable) {
+        scratch_make(path, capacity, name);
+        return;
+    }
+    make_below(MEMORY_DIRECTORY, path, capacity, name);
+    snprintf(in_memory, sizeof in_memory, "%s", path);
 }
 
 static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk) {

@@ -15,6 +15,9 @@ extern const struct pymq_io pymq_io_unsynced;
 /* Make a fresh directory below $TMPDIR (/tmp without one); the path is written to `path`. Exits when it cannot. */
 void scratch_make(char *path, size_t capacity, const char *name);
 
+/* The same in memory where the machine has /dev/shm: for thousands of small trees that nobody needs to keep. */
+void scratch_make_in_memory(char *path, size_t capacity, const char *name);
+
 /* Remove a tree. A missing one is fine; anything else that stays is fatal. */
 void scratch_remove(const char *path);
 
