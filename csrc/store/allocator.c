@@ -28,6 +28,7 @@ struct pymq_allocator {
     bool making;
     int make_status;
     struct pymq_new_file ready; /* ready.file == NULL: none */
+    bool ready_prefaulted;
     int64_t position;           /* the writer's, as last told */
     int64_t prefaulted;         /* pages below are faulted in */
     /* Read without the lock by every append: positions from which on there is something to do. */
@@ -95,8 +96,6 @@ static int make_file(struct pymq_allocator *allocator, int64_t base, struct pymq
             pymq_store_pool_give_back(log->pool, buffer);
         return status;
     }
-    if (buffer == NULL)
-        prefault_range(allocator, file, 0, pymq_min64(log->config->prefault_size, size));
     *made = (struct pymq_new_file){file, buffer};
     return PYMQ_OK;
 }
@@ -112,8 +111,18 @@ static void make_wanted(struct pymq_allocator *allocator) {
     allocator->making = false;
     allocator->make_status = status;
     allocator->ready = made;
+    allocator->ready_prefaulted = false;
     allocator->wanted_base = -1;
     pthread_cond_broadcast(&allocator->done);
+    if (made.file == NULL || made.buffer != NULL)
+        return;
+    /* Whoever waited has it already; its first pages come now, while it is not needed yet. */
+    pymq_file_retain(made.file);
+    pthread_mutex_unlock(&allocator->lock);
+    prefault_range(allocator, made.file, 0, pymq_min64(allocator->log->config->prefault_size, made.file->size));
+    pthread_mutex_lock(&allocator->lock);
+    allocator->ready_prefaulted = allocator->ready.file == made.file;
+    pymq_file_release(made.file);
 }
 
 static void prefault_ahead(struct pymq_allocator *allocator) {
@@ -169,7 +178,7 @@ struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log) {
     if (allocator == NULL)
         return NULL;
     allocator->log = log;
-    allocator->wanted_base = -1;
+    allocator->wanted_base = log->active == NULL ? log->position : -1; /* the first append should not wait for it */
     allocator->prefault_works = true;
     allocator->position = log->position;
     allocator->prefaulted = log->position;
@@ -225,11 +234,10 @@ int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, struct p
         *taken = allocator->ready;
         allocator->ready = (struct pymq_new_file){NULL, NULL};
         status = PYMQ_OK;
-        /* Its first pages were faulted in when it was made. */
+        int64_t prefaulted = allocator->ready_prefaulted ? allocator->log->config->prefault_size : 0;
         allocator->position = base;
-        allocator->prefaulted = base + allocator->log->config->prefault_size;
-        atomic_store_explicit(&allocator->prefault_trigger, base + allocator->log->config->prefault_size / 2,
-                              memory_order_relaxed);
+        allocator->prefaulted = base + prefaulted;
+        atomic_store_explicit(&allocator->prefault_trigger, base + prefaulted / 2, memory_order_relaxed);
     } else if (allocator->stop) {
         status = PYMQ_ECLOSED;
     }
