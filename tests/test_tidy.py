@@ -9,6 +9,7 @@ import ast
 import importlib
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -247,16 +248,20 @@ def test_stub_and_extension_agree_on_public_names(stub: Path):
             assert missing == set(), name
 
 
-def test_generated_files_are_fresh():
-    """Goal: what is generated from a table agrees with it. Method: every tools/generate_*.py has --check."""
-    stale = []
-    for generator in sorted((ROOT / "tools").glob("generate_*.py")):
-        done = subprocess.run(
-            ["python3", generator, "--check"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        if done.returncode != 0:
-            stale.append(f"{generator.name}: {done.stdout.decode()}")
-    assert stale == []
+GENERATED = {"docs/config.md": "pymq.store.reference"}
+
+
+@pytest.mark.parametrize("page", GENERATED)
+def test_generated_files_are_fresh(page: str):
+    """Goal: what is generated from a table agrees with it. Method: every generator has --check."""
+    done = subprocess.run(
+        [sys.executable, "-m", GENERATED[page], "--check", page],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_no_built_file_is_tracked():
