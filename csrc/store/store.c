@@ -256,14 +256,18 @@ int pymq_store_open(const char *path, const struct pymq_store_config *config, st
 
 /* ---- close --------------------------------------------------------------------------------------------------- */
 
-static void refuse_and_wake(struct pymq_store *store) {
+int pymq_store_shut(struct pymq_store *store) {
     atomic_store(&store->closing, true);
     pymq_gate_ring_slow(&store->marks.arrived);
+    int status = pymq_flush_all(store);
+    atomic_store(&store->marks.closing, true);
+    pymq_gate_ring_slow(&store->marks.acknowledged);
+    pymq_marks_notify(&store->marks, PYMQ_EVENT_ACKNOWLEDGED | PYMQ_EVENT_ARRIVAL);
+    return status;
 }
 
 /* What a clean stop owes the next open: everything dispatched, flushed and noted. */
-static int settle(struct pymq_store *store) {
-    int status = pymq_flush_all(store);
+static int settle(struct pymq_store *store, int status) {
     while (status == PYMQ_OK &&
            atomic_load(&store->marks.dispatched) < atomic_load(&store->marks.visible) &&
            atomic_load(&store->marks.failed) == PYMQ_OK && !atomic_load(&store->dispatch_blocked))
@@ -277,10 +281,7 @@ static int settle(struct pymq_store *store) {
 int pymq_store_close(struct pymq_store *store) {
     if (store == NULL)
         return PYMQ_OK;
-    refuse_and_wake(store);
-    int status = settle(store);
-    atomic_store(&store->marks.closing, true);
-    pymq_gate_ring_slow(&store->marks.acknowledged);
+    int status = settle(store, pymq_store_shut(store));
     stop_threads(store, false);
     pymq_allocator_stop(store->log.allocator, false);
     store->log.allocator = NULL;
@@ -304,8 +305,9 @@ int pymq_store_close(struct pymq_store *store) {
 void pymq_store_abandon(struct pymq_store *store) {
     if (store == NULL)
         return;
-    refuse_and_wake(store);
+    atomic_store(&store->closing, true);
     atomic_store(&store->marks.closing, true);
+    pymq_gate_ring_slow(&store->marks.arrived);
     pymq_gate_ring_slow(&store->marks.acknowledged);
     free_store(store, true);
 }

@@ -68,6 +68,11 @@ void pymq_store_config_default(struct pymq_store_config *config);
 int pymq_store_open(const char *path, const struct pymq_store_config *config, struct pymq_store **store,
                     struct pymq_error *error);
 
+/* The first half of a close, for owners of a handle that other threads are using: refuse new puts, flush what was
+ * appended, and wake everybody who waits (acknowledged where the flush brought that about, PYMQ_ECLOSED otherwise).
+ * Calls in flight return soon; when the last has, pymq_store_close may follow. May be called more than once. */
+int pymq_store_shut(struct pymq_store *store);
+
 /* Stop accepting, complete waiters, commit, flush, checkpoint, remove `abort`, join, free. Idempotent through
  * NULL. Returns PYMQ_OK, or the status that kept the stop from being clean (then `abort` stays). */
 int pymq_store_close(struct pymq_store *store);
