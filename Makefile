@@ -20,6 +20,8 @@ PYX_SOURCES := $(wildcard pymq/_core/*.pyx pymq/_core/*.pxd pymq/_core/*.pxi pym
 C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c)
 C_HEADERS := $(wildcard csrc/include/pymq/*.h csrc/*/*.h)
 C_TESTING := $(wildcard csrc/testing/*.c)
+# Linux is the platform. Empty on purpose: a source that says `#define _GNU_SOURCE` itself says the same.
+C_DIALECT := -std=gnu11 -D_GNU_SOURCE=
 C_WARNINGS := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion
 C_ALL := $(C_SOURCES) $(C_TESTING) $(wildcard csrc/fuzz/*.c tests/native/*.c)
 
@@ -87,7 +89,7 @@ lint-c: $(VENV)/.tools
 	@mkdir -p build/cppcheck
 	$(CPPCHECK) --cppcheck-build-dir=build/cppcheck $(C_ALL)
 	@tools/need.sh clang clang
-	clang -fsyntax-only $(C_WARNINGS) -std=gnu11 -pthread -Icsrc/include -Itests/native $(filter-out csrc/fuzz/%,$(C_ALL))
+	clang -fsyntax-only $(C_DIALECT) $(C_WARNINGS) -pthread -Icsrc/include -Itests/native $(filter-out csrc/fuzz/%,$(C_ALL))
 
 # --- native programs: tests/native/test_*.c, each linked with what it uses of the core, once per variant --------
 
@@ -95,7 +97,7 @@ NATIVE_TESTS := $(wildcard tests/native/test_*.c)
 NATIVE_HELPERS := $(filter-out $(NATIVE_TESTS),$(wildcard tests/native/*.c))
 NATIVE_NAMES := $(basename $(notdir $(NATIVE_TESTS)))
 NATIVE_VARIANTS := plain asan tsan
-NATIVE_FLAGS := -std=gnu11 -g -fno-omit-frame-pointer -pthread $(C_WARNINGS) -Icsrc/include -Itests/native -MMD -MP
+NATIVE_FLAGS := $(C_DIALECT) -g -fno-omit-frame-pointer -pthread $(C_WARNINGS) -Icsrc/include -Itests/native -MMD -MP
 NATIVE_FLAGS_plain := -O2
 NATIVE_FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 NATIVE_FLAGS_tsan := -O1 -fsanitize=thread
@@ -103,7 +105,7 @@ NATIVE_TIMEOUT_S ?= 300
 QUIET := $(if $(V),,@)
 
 define native_variant
-build/native/$(1)/%.o: %.c
+build/native/$(1)/%.o: %.c Makefile
 	@mkdir -p $$(@D)
 	@echo "  cc $(1) $$<"
 	$$(QUIET)$$(CC) $$(NATIVE_FLAGS) $$(NATIVE_FLAGS_$(1)) -c $$< -o $$@
@@ -143,14 +145,17 @@ fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
 	@tools/need.sh clang clang
 	@for name in $(FUZZERS); do \
 		mkdir -p build/fuzz/corpus-$$name && echo "fuzz: $$name for $(FUZZ_SECONDS) s" && \
-		clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
+		clang $(C_DIALECT) -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
 			csrc/fuzz/$$name.c $(C_SOURCES) -lpthread -o build/fuzz/$$name && \
 		build/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
 			-artifact_prefix=build/fuzz/$$name- build/fuzz/corpus-$$name || exit 1; \
 	done
 
-kill-loop: build ## kill a writing process KILL_RUNS times (200); no acknowledged message may be lost
-	PYMQ_KILL_RUNS=$(KILL_RUNS) $(PY) -m pytest tests/crash -k kill --timeout=7200 $(PYTEST_ARGS)
+kill-loop: build native-build ## kill a writing process KILL_RUNS times a mode (200); nothing acknowledged may be lost
+	PYMQ_KILL_RUNS=$(KILL_RUNS) $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 \
+		build/native/plain/bin/test_crash_kill
+	@if compgen -G 'tests/crash/test_*kill*.py' > /dev/null; then \
+		PYMQ_KILL_RUNS=$(KILL_RUNS) $(PY) -m pytest tests/crash -k kill --timeout=7200 $(PYTEST_ARGS); fi
 
 crash-sweep: native-build ## recover CRASH_STATES modelled crash images (10,000); the seed is printed
 	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 \

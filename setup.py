@@ -30,7 +30,8 @@ CORE_DIRECTORIES = ("csrc/codec", "csrc/store")
 SANITIZERS = frozenset({"address", "undefined", "thread"})
 
 # -UNDEBUG: Python's own flags carry -DNDEBUG, and the core's assertions are part of its promise.
-STRICT_FLAGS = ["-std=gnu11", "-UNDEBUG", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
+STRICT_FLAGS = ["-std=gnu11", "-D_GNU_SOURCE=", "-UNDEBUG"]
+STRICT_FLAGS += ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
 GENERATED_FLAGS = ["-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-sign-compare"]
 
 
