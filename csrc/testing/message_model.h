@@ -37,7 +37,8 @@ struct message_model {
     atomic_int_fast64_t removed_below; /* retention was asked to remove the log below this */
     int64_t log_file_size;
     bool index_enable;
-    bool places_unknown; /* another process sends: a message without a place may be found */
+    uint32_t other_reads_step; /* 1: every message is also read by offset and key; n: every n-th, and no shared keys */
+    bool places_unknown;       /* another process sends: a message without a place may be found */
 };
 
 /* What must hold at the moment a crash is taken. */
