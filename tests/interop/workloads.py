@@ -21,6 +21,8 @@ TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8
 TRANSACTION_ROLLBACK = 0xC
 
+CHECKPOINT_OFTEN_MS = 20
+
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -90,10 +92,16 @@ class StoreSettings:
     hash_slot_count: int = 97
     index_item_count: int = 400
     flush_disk_type: str = "ASYNC_FLUSH"
+    # Write the checkpoint every few milliseconds instead of once a minute, so that a kill finds it anywhere.
+    checkpoint_often: bool = False
 
-    def for_apache(self) -> dict[str, str]:
-        """By their broker.conf names."""
-        return {
+    def for_apache(self, *, index_safe: bool = False) -> dict[str, str]:
+        """By their broker.conf names.
+
+        With *index_safe* Apache starts its recovery early enough to rebuild the index files it drops. It is off by
+        default there: after a kill of its own, a recovery may leave messages without their keys.
+        """
+        settings = {
             "mappedFileSizeCommitLog": str(self.commit_log_file_size),
             "mappedFileSizeConsumeQueue": str(self.consume_queue_file_size),
             "maxHashSlotNum": str(self.hash_slot_count),
@@ -102,7 +110,12 @@ class StoreSettings:
             # After a kill Apache looks at no more than this many log files from the end, and drops the index files
             # it does not trust: with small files the default of 10 would leave older messages without their keys.
             "commitLogRecoverMaxNum": "100000",
+            "messageIndexSafe": str(index_safe).lower(),
         }
+        if self.checkpoint_often:
+            settings["flushIntervalConsumeQueue"] = str(CHECKPOINT_OFTEN_MS)
+            settings["flushConsumeQueueThoroughInterval"] = str(CHECKPOINT_OFTEN_MS)
+        return settings
 
 
 @dataclass(frozen=True)
@@ -223,5 +236,7 @@ WORKLOADS = (
     Workload("rolling_files", StoreSettings(), rolling_files),
     Workload("batches_and_long_topics", StoreSettings(commit_log_file_size=64 * 1024), batches_and_long_topics),
     Workload("keys_and_tags", StoreSettings(hash_slot_count=13, index_item_count=300), keys_and_tags),
-    Workload("rolling_files_sync_flush", StoreSettings(flush_disk_type="SYNC_FLUSH"), rolling_files),
+    Workload(
+        "sync_flush_and_checkpoints", StoreSettings(flush_disk_type="SYNC_FLUSH", checkpoint_often=True), rolling_files
+    ),
 )
