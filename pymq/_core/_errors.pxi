@@ -65,6 +65,7 @@ cdef object error_of_status(_StoreHandle store, int status, str doing):
         PYMQ_EIO: "a system call failed",
         PYMQ_ETIMEDOUT: "not done in time",
         PYMQ_ENOTFOUND: "not found",
+        PYMQ_EUNSUPPORTED: "messages are not indexed here; open the store with message_index_enable=True",
     }
     return kind(f"{where}: {texts.get(status, name)}", status=name)
 

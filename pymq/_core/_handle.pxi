@@ -13,6 +13,7 @@ cdef class _StoreHandle:
     cdef int generation  # of the process that opened it
     cdef int active      # calls inside the core; guarded by the GIL
     cdef bint closing
+    cdef bint abandoning
     cdef readonly int pid
     cdef readonly str path
     cdef readonly object config
@@ -100,7 +101,7 @@ cdef class _StoreHandle:
         cdef pymq_store *store
         if self.generation != process_generation:
             raise forked_error(self)
-        store = self.take()
+        store = self.take(True)
         if store != NULL:
             with nogil:
                 status = pymq_store_close(store)
@@ -113,13 +114,22 @@ cdef class _StoreHandle:
         cdef pymq_store *store
         if self.generation != process_generation:
             raise forked_error(self)
-        store = self.take()
+        store = self.take(False)
         if store != NULL:
             with nogil:
                 pymq_store_abandon(store)
             self.closing = False
 
-    cdef pymq_store *take(self) noexcept:
+    def shut(self):
+        """The first half of a close: refuse sends, flush, wake everybody who waits. Reads still work."""
+        cdef pymq_store *store = self.begin()
+        try:
+            with nogil:
+                pymq_store_shut(store)
+        finally:
+            self.active -= 1
+
+    cdef pymq_store *take(self, bint orderly) noexcept:
         """Let nobody in, wait until everybody is out; NULL when another thread has done so already."""
         cdef pymq_store *store
         if self.closing:
@@ -130,6 +140,10 @@ cdef class _StoreHandle:
         if self.store == NULL:
             return NULL
         self.closing = True
+        self.abandoning = not orderly
+        if orderly:
+            with nogil:
+                pymq_store_shut(self.store)
         while self.active:
             with nogil:
                 usleep(CLOSE_POLL_US)

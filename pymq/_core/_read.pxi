@@ -148,11 +148,12 @@ cdef class _StoreReader(_StoreWriter):
                 wanted = <size_t>min(UNITS_MAX, max_count - len(messages))
                 with nogil:
                     count = pymq_queue_units(store, queue, offset, units, wanted)
-                if (count == 0 or count == PYMQ_ENOTFOUND) and settle and not messages:
+                if count < <ssize_t>wanted and settle:
+                    # The queue's end: what was acknowledged before this call may still be on its way there.
+                    settle = False
                     self.settle(store)
                     with nogil:
                         count = pymq_queue_units(store, queue, offset, units, wanted)
-                    settle = False
                 if count < 0 and not messages:
                     raise self.offset_error(<int>count, queue, topic, queue_id, offset)
                 if count <= 0 or not self.read_units(store, units, NULL, offset, count, topic, queue_id, messages):
@@ -189,7 +190,7 @@ cdef class _StoreReader(_StoreWriter):
             wanted = <size_t>min(UNITS_MAX, max_count)
             with nogil:
                 count = pymq_queue_units_by_tag(store, queue, offset, hashes, hash_count, units, offsets, wanted, &following)
-            if (count == PYMQ_ENOTFOUND or (count == 0 and following == offset)) and settle:
+            if count < <ssize_t>wanted and settle:
                 self.settle(store)
                 with nogil:
                     count = pymq_queue_units_by_tag(store, queue, offset, hashes, hash_count, units, offsets, wanted,
@@ -299,12 +300,14 @@ cdef class _StoreReader(_StoreWriter):
             key_data = PyUnicode_AsUTF8AndSize(key, &key_size)
             self.settle(store)
             with nogil:
+                # The index keeps whole seconds, rounded down: ask for one more, and look at the records.
                 count = pymq_store_query(store, <const uint8_t *>topic_data, <size_t>topic_size,
-                                         <const uint8_t *>key_data, <size_t>key_size, begin_ms, end_ms, offsets,
-                                         <size_t>max_count)
+                                         <const uint8_t *>key_data, <size_t>key_size, max(0, begin_ms - 1000), end_ms,
+                                         offsets, <size_t>max_count)
             if count < 0:
                 raise error_of_status(self, <int>count, f"looking up {key[:200]!r} in {topic[:200]!r}")
-            return [self.read_one(store, offsets[index]) for index in range(count)]
+            found = [self.read_one(store, offsets[index]) for index in range(count)]
+            return [message for message in found if message.store_timestamp_ms >= begin_ms]
         finally:
             self.active -= 1
 

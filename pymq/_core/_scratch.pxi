@@ -64,8 +64,9 @@ cdef int put_property_part(Scratch *scratch, str text, uint8_t separator, object
 
 
 cdef int put_property(Scratch *scratch, str name, str value) except -1:
-    if not name:
-        raise _InvalidArgumentError(f"a property (with the value {value!r}) has an empty name")
+    if not name or not value:
+        # Compat: RocketMQ's decoder leaves out a pair without a name or without a value.
+        raise _InvalidArgumentError(f"the property {name!r}: {value!r} has an empty {'value' if name else 'name'}")
     put_property_part(scratch, name, 1, "the property name")
     put_property_part(scratch, value, 2, f"the value of {name}")
     return 0

@@ -39,6 +39,7 @@ cdef int fill_config(object config, pymq_store_config *target, _StoreHandle stor
     target.queue_map_count_max = config.queue_map_count_max
     target.page_cache_busy_ms = config.os_page_cache_busy_timeout_ms
     target.check_crc_on_recover = config.check_crc_on_recover
+    target.truncate_damaged = config.truncate_damaged
     target.checkpoint_bytes_max = config.checkpoint_bytes_max
     if pymq_delay_levels_parse(levels, &target.delay_levels) != PYMQ_OK:
         raise _InvalidArgumentError(f"message_delay_level {config.message_delay_level!r} cannot be read")

@@ -8,7 +8,7 @@ cdef extern from "<sys/types.h>" nogil:
 
 cdef extern from "pymq/base.h" nogil:
     int PYMQ_OK, PYMQ_ECORRUPT, PYMQ_ETRUNCATED, PYMQ_EINVAL, PYMQ_ENOMEM, PYMQ_EIO, PYMQ_ENOSPC, PYMQ_ETOOBIG
-    int PYMQ_EPROPERTIES, PYMQ_ETOPIC, PYMQ_EFAILED, PYMQ_ECLOSED, PYMQ_ETIMEDOUT, PYMQ_EPOOL, PYMQ_ENOTFOUND
+    int PYMQ_EPROPERTIES, PYMQ_ETOPIC, PYMQ_EFAILED, PYMQ_ECLOSED, PYMQ_ETIMEDOUT, PYMQ_EPOOL, PYMQ_ENOTFOUND, PYMQ_EUNSUPPORTED
     int PYMQ_EREADONLY, PYMQ_EMAPS
     int PYMQ_ERROR_TEXT_MAX, PYMQ_PROPERTIES_SIZE_MAX, PYMQ_RECORD_OVERHEAD_MAX
 
@@ -124,6 +124,7 @@ cdef extern from "pymq/store.h" nogil:
         int32_t queue_map_count_max
         int32_t page_cache_busy_ms
         bint check_crc_on_recover
+        bint truncate_damaged
         bint replica_gate
         int64_t checkpoint_bytes_max
         pymq_delay_levels delay_levels
@@ -133,6 +134,7 @@ cdef extern from "pymq/store.h" nogil:
 
     void pymq_store_config_default(pymq_store_config *config)
     int pymq_store_open(const char *path, const pymq_store_config *config, pymq_store **store, pymq_error *error)
+    int pymq_store_shut(pymq_store *store)
     int pymq_store_close(pymq_store *store)
     void pymq_store_abandon(pymq_store *store)
 

@@ -49,9 +49,9 @@ cdef class _StoreWriter(_StoreHandle):
                 elif (name == "TAGS" and tags is not None) or (name == "KEYS" and keys is not None):
                     raise _InvalidArgumentError(f"{name} is given twice: as an argument and among the properties")
                 put_property(scratch, name, value)
-        if keys is not None:
+        if keys:
             put_property(scratch, "KEYS", keys if isinstance(keys, str) else " ".join(keys))
-        if tags is not None:
+        if tags:
             put_property(scratch, "TAGS", tags)
         pending.key_at = NO_KEY
         if unique_key:
@@ -97,7 +97,7 @@ cdef class _StoreWriter(_StoreHandle):
         cdef pymq_append_item item
         cdef pymq_append_result appended
         cdef SendResult result
-        cdef list given_key = []
+        cdef list given_key = None if properties is None else []
         cdef bytes payload
         cdef const char *name
         cdef Py_ssize_t topic_size = 0
@@ -191,8 +191,8 @@ cdef class _StoreWriter(_StoreHandle):
         cdef int status
         while True:
             PyErr_CheckSignals()
-            if self.closing:
-                return PYMQ_ECLOSED
+            if self.abandoning:
+                return PYMQ_ECLOSED  # an orderly close flushes first, and the core answers
             remaining_ms = max(0, (deadline_us - monotonic_us() + 999) // 1000)
             with nogil:
                 status = pymq_store_wait_acknowledged(store, end_offset, <int32_t>min(remaining_ms, WAIT_SLICE_MS))

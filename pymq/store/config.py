@@ -52,7 +52,7 @@ class StoreConfig:
         "Smaller files free space sooner and roll more often; a store is opened with the size it was made with.",
         alias="mappedFileSizeCommitLog",
         unit="bytes",
-        low=4 * KIB,
+        low=KIB,
         high=INT32_MAX,
     )
     mapped_file_size_consume_queue: int = setting(
@@ -83,7 +83,7 @@ class StoreConfig:
     )
     message_index_enable: bool = setting(
         True,
-        "Whether messages can be found by key. Without it sends cost less disk, and query() finds nothing.",
+        "Whether messages can be found by key. Without it sends cost less disk, and query() is refused.",
         alias="messageIndexEnable",
     )
     max_message_size: int = setting(
@@ -92,7 +92,7 @@ class StoreConfig:
         alias="maxMessageSize",
         unit="bytes",
         low=1,
-        high=INT32_MAX,
+        high=INT32_MAX // 2,
     )
 
     # ---- durability ----------------------------------------------------------------------------------------------
@@ -222,6 +222,12 @@ class StoreConfig:
         alias="checkCRCOnRecover",
     )
 
+    truncate_damaged: bool = setting(
+        False,
+        "Cut a log that is damaged below its durable end at the damage, instead of refusing to open it. "
+        "Everything behind the damage is lost; without it the open fails and nothing is touched.",
+    )
+
     # ---- memory --------------------------------------------------------------------------------------------------
     transient_store_pool_enable: bool = setting(
         False,
@@ -235,8 +241,8 @@ class StoreConfig:
         "Every one is locked memory; with too few, sends are refused while all are waiting to be committed.",
         alias="transientStorePoolSize",
         unit="buffers",
-        low=1,
-        high=64,
+        low=2,
+        high=63,
     )
     transient_store_pool_wait_ms: int = setting(
         200,
@@ -271,7 +277,7 @@ class StoreConfig:
         "How much of a log file is mapped at once. "
         "Larger windows are mapped less often and count more against the bound below.",
         unit="bytes",
-        low=64 * KIB,
+        low=4 * KIB,
         high=GIB,
     )
     log_map_bytes_max: int = setting(
@@ -287,7 +293,7 @@ class StoreConfig:
         "Bound on consume-queue windows mapped at once. "
         "With more busy queues than this, windows are mapped and unmapped in turn.",
         unit="windows",
-        low=16,
+        low=2,
         high=INT32_MAX,
     )
     os_page_cache_busy_timeout_ms: int = setting(

@@ -106,14 +106,19 @@ class ConsumerGroup:
             return start if committed is None else committed
 
         reader = TailReader(self._store, topic, queue_ids, position, described=f"group {self.name}")
-        done: ReceivedMessage | None = None
+        return self._deliver(reader, timeout, auto_commit=auto_commit, durable=durable)
+
+    def _deliver(
+        self, reader: TailReader, timeout: float | None, *, auto_commit: bool, durable: bool
+    ) -> Iterator[ReceivedMessage]:
+        delivered = False
         try:
             for message in reader.blocking(timeout):
                 yield message
                 # Here the consumer has asked for the next message: this one was handled.
-                done = message
+                delivered = True
                 if auto_commit:
                     self.acknowledge(message, durable=durable)
         finally:
-            if auto_commit and done is not None and not self._store.closed:
+            if auto_commit and delivered and not self._store.closed:
                 self._offsets.save()

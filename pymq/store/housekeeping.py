@@ -147,7 +147,8 @@ class Housekeeper:
                 if file in plan.forced and not is_short(self.disk_use(), self._config):
                     break
                 if self._core.remove_oldest() != file.base_offset:
-                    log.error("retention stopped store=%s file=%s is not the oldest", self._root, file.name)
+                    # Not flushed or not dispatched yet, which a later pass will find done.
+                    log.info("log file kept store=%s file=%s because=in use", self._root, file.name)
                     break
                 removed.append(file)
                 log.info("log file removed store=%s file=%s reason=%r", self._root, file.name, plan.reason)

@@ -114,6 +114,7 @@ class MessageStore:
         with self._close_lock:
             if self._store.closed:
                 return
+            self._store.shut()
             self._loops.close()
             self._arrivals.close()
             self._housekeeper.stop()

@@ -209,7 +209,9 @@ def replace_file(path: Path, data: bytes) -> None:
 
     The backup is a second name of the old file, made before the new one takes its place: at no moment are both gone.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        sync_directory(path.parent.parent)
     temporary = path.with_name(path.name + ".tmp")
     backup = path.with_name(path.name + ".bak")
     with temporary.open("wb") as stream:
@@ -222,7 +224,12 @@ def replace_file(path: Path, data: bytes) -> None:
         linked.hardlink_to(path)
         linked.replace(backup)
     temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Put the names in *path* on stable storage."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
     finally:

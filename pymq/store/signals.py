@@ -176,6 +176,10 @@ class LoopSignal:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+        self._complete_sends()
+
+    def _complete_sends(self) -> None:
+        """Complete what the watermarks cover, in log order."""
         while self._sends:
             end_offset, _, future = self._sends[0]
             if not future.done():
@@ -188,10 +192,11 @@ class LoopSignal:
             heapq.heappop(self._sends)
 
     def close(self) -> None:
-        """Fail every waiter with StoreClosedError and let go of the descriptor."""
+        """Complete the sends that are acknowledged by now, fail every other waiter, let go of the descriptor."""
         if self._fd < 0:
             return
         if not self._core.closed:
+            self._complete_sends()
             self._core.unlisten(self._fd)
         if not self.loop.is_closed():
             self.loop.remove_reader(self._fd)
