@@ -260,7 +260,7 @@ int pymq_commit_log_flush_to(struct pymq_commit_log *log, int64_t target, struct
             return pymq_fail(error, PYMQ_EIO, 0, "%s: no file holds offset %" PRId64 " to flush", log->files.directory,
                              from);
         int64_t end = file->base + file->size;
-        int code = file->fd >= 0 && pymq_io->fdatasync(file->fd) == 0 ? 0 : errno;
+        int code = file->fd < 0 ? EBADF : pymq_io->fdatasync(file->fd) == 0 ? 0 : errno;
         int64_t base = file->base;
         if (code == 0) {
             from = pymq_min64(end, target);

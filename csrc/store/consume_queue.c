@@ -46,7 +46,7 @@ static int write_unit(struct pymq_queue *queue, int64_t position, int64_t physic
     status = pymq_file_allocate(file, at + PYMQ_CQ_UNIT_SIZE, allocate_step(at));
     struct pymq_window *window;
     if (status == PYMQ_OK)
-        status = pymq_window_pin(queue->files.cache, file, at, PYMQ_WINDOW_BOUNDED, &window);
+        status = pymq_window_pin(queue->files.cache, file, at, PYMQ_WINDOW_REQUIRED, &window);
     if (status == PYMQ_OK) {
         pymq_cq_encode(pymq_window_at(window, at), physical_offset, size, tags_code);
         pymq_window_unpin(window);
@@ -116,6 +116,20 @@ int pymq_queue_unit(struct pymq_queue *queue, int64_t offset, struct pymq_cq_uni
 
 /* ---- flush and retention --------------------------------------------------------------------------------------- */
 
+/* The queue's directory and, once per process, the topic's above it: units in a directory that a power cut forgets
+ * would be as lost as unsynced ones. consumequeue/ itself is synced by the checkpoint. */
+static int sync_directories(struct pymq_queue *queue) {
+    int status = pymq_io_sync_directory(queue->files.directory);
+    if (status != PYMQ_OK || queue->directories_synced)
+        return status;
+    char topic[PYMQ_PATH_MAX];
+    memcpy(topic, queue->files.directory, strlen(queue->files.directory) + 1);
+    *strrchr(topic, '/') = '\0';
+    status = pymq_io_sync_directory(topic);
+    queue->directories_synced = status == PYMQ_OK;
+    return status;
+}
+
 int pymq_queue_flush(struct pymq_queue *queue) {
     atomic_store_explicit(&queue->dirty, false, memory_order_release); /* before the look: a later put sets it again */
     int64_t target = atomic_load_explicit(&queue->max_position, memory_order_acquire);
@@ -142,8 +156,8 @@ int pymq_queue_flush(struct pymq_queue *queue) {
         at = file->base + file->size;
         pymq_file_release(file);
     }
-    if (status == PYMQ_OK && new_file)
-        status = pymq_io_sync_directory(queue->files.directory);
+    if (status == PYMQ_OK && (new_file || !queue->directories_synced))
+        status = sync_directories(queue);
     if (status == PYMQ_OK)
         atomic_store(&queue->flushed_position, target);
     else

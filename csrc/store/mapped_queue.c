@@ -151,7 +151,7 @@ static int remove_at(struct pymq_mapped_queue *queue, bool front) {
         return status;
     pymq_window_forget(queue->cache, file);
     pymq_file_release(file);
-    return PYMQ_OK;
+    return pymq_io_sync_directory(queue->directory);
 }
 
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue) { return remove_at(queue, true); }
@@ -173,7 +173,6 @@ static bool is_zero_from(int fd, int64_t position, int64_t size) {
 }
 
 int pymq_mapped_queue_truncate(struct pymq_mapped_queue *queue, int64_t offset) {
-    bool removed = false;
     int status = PYMQ_OK;
     for (;;) {
         struct pymq_file *last = pymq_mapped_queue_last(queue);
@@ -186,7 +185,6 @@ int pymq_mapped_queue_truncate(struct pymq_mapped_queue *queue, int64_t offset) 
         status = pymq_mapped_queue_remove_last(queue);
         if (status != PYMQ_OK)
             return status;
-        removed = true;
     }
     struct pymq_file *last = pymq_mapped_queue_last(queue);
     if (last != NULL) {
@@ -204,8 +202,6 @@ int pymq_mapped_queue_truncate(struct pymq_mapped_queue *queue, int64_t offset) 
         }
         pymq_file_release(last);
     }
-    if (status == PYMQ_OK && removed)
-        status = pymq_io_sync_directory(queue->directory);
     return status;
 }
 

@@ -46,8 +46,8 @@ int pymq_mapped_queue_pin(struct pymq_mapped_queue *queue, int64_t offset, enum 
 int64_t pymq_mapped_queue_begin(struct pymq_mapped_queue *queue);
 int64_t pymq_mapped_queue_end(struct pymq_mapped_queue *queue);
 
-/* Unlink the first (or last) file and drop it from the list; its memory goes when its last holder lets go. The
- * caller syncs the directory. PYMQ_ENOTFOUND when there is none, PYMQ_EIO when it cannot be unlinked. */
+/* Unlink the first (or last) file, sync the directory and drop it from the list; its memory goes when its last holder
+ * lets go. One sync per file, because a crash that kept any two of three removals would leave a gap. PYMQ_ENOTFOUND when there is none, PYMQ_EIO when it cannot be unlinked. */
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_last(struct pymq_mapped_queue *queue);
 

@@ -26,6 +26,7 @@ struct pymq_queue {
     int64_t max_physical;         /* end of the record the last unit points to; the dispatcher's */
     _Atomic int64_t flushed_position;
     _Atomic bool dirty;
+    bool directories_synced; /* by this process; guarded by the checkpoint lock */
 };
 
 #define PYMQ_QUEUE_BUCKETS 16384

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "pymq/io.h"
 #include "store_internal.h"
 
 /* The queue flusher's view of all queues; grows with the store, never per message. */
@@ -88,6 +89,8 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
     int64_t dispatched = atomic_load_explicit(&store->marks.dispatched, memory_order_acquire);
     int64_t safe = pymq_min64(dispatched, atomic_load(&store->marks.flushed));
     status = flush_queues(store, 0, false);
+    if (status == PYMQ_OK)
+        status = pymq_io_sync_directory(store->queues.directory);
     if (status == PYMQ_OK && store->index != NULL)
         status = pymq_index_flush(store->index);
     if (status == PYMQ_OK) {
@@ -117,7 +120,9 @@ static void *run(void *context) {
             continue;
         int64_t now_ms = pymq_monotonic_ns() / 1000000;
         if (!checkpoint_is_due(store, now_ms - thorough_ms)) {
+            pthread_mutex_lock(&store->checkpoint_lock);
             flush_queues(store, store->config.queue_flush_least_pages, true); /* a failure is met again, thoroughly */
+            pthread_mutex_unlock(&store->checkpoint_lock);
         } else if (pymq_checkpoint_round(store, false) == PYMQ_OK) {
             thorough_ms = now_ms;
         }

@@ -147,7 +147,7 @@ static int truncate_index(struct recovery *recovery, int64_t end) {
     if (status != PYMQ_OK || reindex_from >= end)
         return status;
     struct pymq_walk_result again;
-    return pymq_walk(store, file_begin(recovery, reindex_from), &again, recovery->error);
+    return pymq_walk(store, file_begin(recovery, reindex_from), INT64_MAX, &again, recovery->error);
 }
 
 static int prepare_after_crash(struct recovery *recovery) {
@@ -272,7 +272,8 @@ static int recover_log(struct recovery *recovery, bool clean) {
     if (status != PYMQ_OK)
         return status;
     store->stats.recovered_from = recovery->walk_from;
-    status = pymq_walk(store, recovery->walk_from, &recovery->walk, recovery->error);
+    int64_t unflushed_from = clean ? INT64_MAX : store->checkpoint.extended ? store->checkpoint.flushed_offset : 0;
+    status = pymq_walk(store, recovery->walk_from, unflushed_from, &recovery->walk, recovery->error);
     if (status == PYMQ_OK)
         status = check_damage(recovery);
     return status == PYMQ_OK ? finish(recovery, clean) : status;

@@ -15,6 +15,7 @@
 struct walk {
     struct pymq_store *store;
     int64_t offset; /* of the next record */
+    int64_t unflushed_from;
     int fd;         /* of the file that holds it, -1 */
     int64_t base;   /* of that file */
     uint8_t *buffer;
@@ -73,7 +74,8 @@ static int refill(struct walk *walk) {
 /* The next record: its size, 0 at a blank tail (the offset then stands at the next file), or why there is none. */
 static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
     int64_t file_end = walk->base + walk->store->config.log_file_size;
-    unsigned checks = PYMQ_CHECK_OFFSET | (walk->store->config.check_crc_on_recover ? PYMQ_CHECK_BODY_CRC : 0);
+    unsigned checks = PYMQ_CHECK_OFFSET | (walk->store->config.check_crc_on_recover ? PYMQ_CHECK_BODY_CRC : 0) |
+                      (walk->offset >= walk->unflushed_from ? PYMQ_CHECK_HOLES : 0);
     for (int attempt = 0;; attempt++) {
         size_t at = (size_t)(walk->offset - walk->buffered_at);
         size_t left = at <= walk->buffered ? walk->buffered - at : 0;
@@ -136,11 +138,12 @@ static void look_back(struct pymq_store *store, struct pymq_walk_result *result)
     }
 }
 
-int pymq_walk(struct pymq_store *store, int64_t from, struct pymq_walk_result *result, struct pymq_error *error) {
+int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, struct pymq_walk_result *result,
+              struct pymq_error *error) {
     memset(result, 0, sizeof *result);
     result->last_record = -1;
     size_t longest = (size_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX;
-    struct walk walk = {.store = store, .offset = from, .fd = -1};
+    struct walk walk = {.store = store, .offset = from, .unflushed_from = unflushed_from, .fd = -1};
     walk.capacity = (size_t)pymq_min64(store->config.log_file_size,
                                        pymq_max64(WALK_BUFFER_SIZE, (int64_t)longest));
     walk.total_end = pymq_mapped_queue_end(&store->log.files);

@@ -13,8 +13,11 @@ struct pymq_walk_result {
     int64_t records;
 };
 
-/* Walk and dispatch from `from`, which is a record boundary. Reports progress. PYMQ_OK or why reading failed. */
-int pymq_walk(struct pymq_store *store, int64_t from, struct pymq_walk_result *result, struct pymq_error *error);
+/* Walk and dispatch from `from`, which is a record boundary. From `unflushed_from` on sectors may be missing inside a
+ * record, and holes in its properties (which no CRC covers) end the log too. Reports progress. PYMQ_OK or why reading
+ * failed. */
+int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, struct pymq_walk_result *result,
+              struct pymq_error *error);
 
 /* Whether a whole record, its CRC included, starts at `offset` and ends at `end`, alone or with the blank tail of its
  * file behind it. */

@@ -55,8 +55,7 @@ int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info
         begin + files->file_size > pymq_min64(atomic_load(&store->marks.flushed), atomic_load(&store->marks.dispatched)))
         return PYMQ_ENOTFOUND;
     describe(store, begin, removed);
-    int status = pymq_mapped_queue_remove_first(files);
-    return status == PYMQ_OK ? pymq_io_sync_directory(files->directory) : status;
+    return pymq_mapped_queue_remove_first(files);
 }
 
 ssize_t pymq_store_clean_queues(struct pymq_store *store) {

@@ -209,11 +209,26 @@ static struct pymq_store *new_store(const char *path, const struct pymq_store_co
     return store;
 }
 
+/* The store's own name must survive too. */
+static int sync_parent(const char *path) {
+    char parent[PYMQ_PATH_MAX];
+    memcpy(parent, path, strlen(path) + 1);
+    char *slash = strrchr(parent, '/');
+    if (slash == parent)
+        slash[1] = '\0';
+    else if (slash != NULL)
+        *slash = '\0';
+    return pymq_io_sync_directory(slash != NULL ? parent : ".");
+}
+
 static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     char lock_path[PYMQ_PATH_MAX];
     int status = check_config(&store->config, error);
     if (status == PYMQ_OK && (status = pymq_io_make_directories(store->path)) != PYMQ_OK)
         return pymq_fail(error, status, errno, "%s: cannot be made: %s", store->path, strerror(errno));
+    if (status == PYMQ_OK && (status = sync_parent(store->path)) != PYMQ_OK)
+        return pymq_fail(error, status, errno, "%s: its parent directory cannot be synced: %s", store->path,
+                         strerror(errno));
     if (status == PYMQ_OK)
         status = pymq_store_path(store, "lock", lock_path, sizeof lock_path);
     if (status == PYMQ_OK)
