@@ -194,6 +194,16 @@ struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log) {
     return allocator;
 }
 
+static void drop_ready(struct pymq_allocator *allocator) {
+    struct pymq_commit_log *log = allocator->log;
+    struct pymq_new_file *ready = &allocator->ready;
+    if (ready->buffer != NULL)
+        pymq_store_pool_give_back(log->pool, ready->buffer);
+    pymq_window_forget(&log->cache, ready->file);
+    pymq_file_release(ready->file);
+    *ready = (struct pymq_new_file){NULL, NULL};
+}
+
 void pymq_allocator_stop(struct pymq_allocator *allocator, bool abandon) {
     if (allocator == NULL)
         return;
@@ -208,10 +218,7 @@ void pymq_allocator_stop(struct pymq_allocator *allocator, bool abandon) {
         struct pymq_commit_log *log = allocator->log;
         if (!abandon && pymq_file_path(log->files.directory, ready->file->base, path, sizeof path) == PYMQ_OK)
             pymq_io->unlink(path);
-        if (ready->buffer != NULL)
-            pymq_store_pool_give_back(log->pool, ready->buffer);
-        pymq_window_forget(&log->cache, ready->file);
-        pymq_file_release(ready->file);
+        drop_ready(allocator);
     }
     pthread_mutex_destroy(&allocator->lock);
     pthread_cond_destroy(&allocator->work);
@@ -223,6 +230,8 @@ int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, struct p
     pthread_mutex_lock(&allocator->lock);
     while (allocator->making)
         pthread_cond_wait(&allocator->done, &allocator->lock);
+    if (allocator->ready.file != NULL && pymq_file_is_unlinked(allocator->ready.file))
+        drop_ready(allocator);
     if (allocator->ready.file == NULL && !allocator->stop) {
         allocator->wanted_base = base;
         pthread_cond_signal(&allocator->work);

@@ -262,6 +262,8 @@ int pymq_commit_log_flush_to(struct pymq_commit_log *log, int64_t target, struct
         int64_t end = file->base + file->size;
         int code = file->fd < 0 ? EBADF : pymq_io->fdatasync(file->fd) == 0 ? 0 : errno;
         int64_t base = file->base;
+        if (code == 0 && pymq_file_is_unlinked(file))
+            code = ENOENT; /* durable, but in a file without a name: as good as lost */
         if (code == 0) {
             from = pymq_min64(end, target);
             pymq_marks_flushed(log->marks, from);
@@ -271,9 +273,10 @@ int pymq_commit_log_flush_to(struct pymq_commit_log *log, int64_t target, struct
         pymq_file_release(file);
         if (code != 0)
             return pymq_fail(error, PYMQ_EFAILED, code,
-                             "%s/%020" PRId64 ": fdatasync failed: %s; the store acknowledges nothing any more, because a "
-                             "retried fsync can report success for lost pages: repair the disk and open the store again",
-                             log->files.directory, base, strerror(code));
+                             "%s/%020" PRId64 ": %s: %s; the store acknowledges nothing any more: repair the disk and open "
+                             "the store again (a retried fsync can report success for lost pages)",
+                             log->files.directory, base,
+                             code == ENOENT ? "removed by somebody else while in use" : "fdatasync failed", strerror(code));
     }
     return PYMQ_OK;
 }

@@ -144,8 +144,8 @@ int pymq_queue_flush(struct pymq_queue *queue) {
         int fd = pymq_file_path(queue->files.directory, file->base, path, sizeof path) == PYMQ_OK
                      ? pymq_io->open(path, O_RDWR, 0)
                      : -1;
-        if (fd < 0)
-            status = errno == ENOENT ? PYMQ_OK : PYMQ_EIO;
+        if (fd < 0) /* gone by retention is fine; gone otherwise is not */
+            status = errno == ENOENT && pymq_mapped_queue_begin(&queue->files) > file->base ? PYMQ_OK : PYMQ_EIO;
         else if (pymq_io->fdatasync(fd) != 0)
             status = PYMQ_EIO;
         int saved = errno;

@@ -3,6 +3,8 @@
  * Locks and ownership are described in index_file.h: flush_lock before list_lock. A put that stays in its file takes
  * neither; a query holds a reference to the file it walks and no lock.
  */
+#include <sys/stat.h>
+
 #include "pymq/index.h"
 
 #include <errno.h>
@@ -176,6 +178,9 @@ ssize_t pymq_index_query(struct pymq_index *index, const uint8_t *topic, size_t 
 /* Sync one file as far as it is written; a full one is settled thereby. */
 static int flush_file(struct pymq_index *index, struct index_file *file) {
     int32_t item_count = atomic_load_explicit(&file->item_count, memory_order_acquire);
+    struct stat found;
+    if (fstat(file->fd, &found) == 0 && found.st_nlink == 0)
+        return PYMQ_ENOTFOUND; /* removed by somebody else: what it holds will be gone with our descriptor */
     if (item_count != file->synced_item_count && pymq_io->fdatasync(file->fd) != 0)
         return PYMQ_EFAILED;
     file->synced_item_count = item_count;
@@ -213,7 +218,7 @@ static int flush_all(struct pymq_index *index) {
 int pymq_index_flush(struct pymq_index *index) {
     pthread_mutex_lock(&index->flush_lock);
     int status = index->failed ? PYMQ_EFAILED : flush_all(index);
-    index->failed = status != PYMQ_OK;
+    index->failed = status != PYMQ_OK && status != PYMQ_ENOTFOUND;
     pthread_mutex_unlock(&index->flush_lock);
     return status;
 }

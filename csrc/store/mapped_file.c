@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "pymq/io.h"
 
@@ -114,6 +115,11 @@ int pymq_file_allocate(struct pymq_file *file, int64_t end, int64_t step) {
     }
     file->allocated = target;
     return PYMQ_OK;
+}
+
+bool pymq_file_is_unlinked(const struct pymq_file *file) {
+    struct stat found;
+    return file->fd >= 0 && fstat(file->fd, &found) == 0 && found.st_nlink == 0;
 }
 
 void pymq_file_release(struct pymq_file *file) {

@@ -47,6 +47,10 @@ void pymq_file_lend_end(struct pymq_file *file, int fd);
 /* Make sure bytes [0, end) have blocks, going `step` bytes ahead. The writer's. */
 int pymq_file_allocate(struct pymq_file *file, int64_t end, int64_t step);
 
+/* Whether somebody else has removed the file's name: an Apache broker that is refused the lock has by then already
+ * recovered the directory, and takes the file made ahead for a leftover. */
+bool pymq_file_is_unlinked(const struct pymq_file *file);
+
 static inline void pymq_file_retain(struct pymq_file *file) {
     atomic_fetch_add_explicit(&file->references, 1, memory_order_relaxed);
 }

@@ -93,8 +93,15 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
         status = pymq_io_sync_directory(store->queues.directory);
     if (status == PYMQ_OK && store->index != NULL)
         status = pymq_index_flush(store->index);
+    if (status == PYMQ_ENOTFOUND) { /* an index file was taken from us: the next open builds it again */
+        struct pymq_index_marks index;
+        pymq_index_marks(store->index, &index);
+        safe = pymq_min64(safe, index.open_begin_offset);
+        store->index_lost = true;
+        status = PYMQ_OK;
+    }
     if (status == PYMQ_OK) {
-        fill_checkpoint(store, safe, logics_timestamp_ms, clean);
+        fill_checkpoint(store, safe, logics_timestamp_ms, clean && !store->index_lost);
         status = pymq_checkpoint_save(path, &store->checkpoint);
     }
     if (status == PYMQ_OK)

@@ -303,9 +303,10 @@ int pymq_store_close(struct pymq_store *store) {
     if (store->index != NULL) {
         int closed = pymq_index_close(store->index);
         store->index = NULL;
-        status = status == PYMQ_OK ? closed : status;
+        if (status == PYMQ_OK && !(store->index_lost && closed == PYMQ_ENOTFOUND))
+            status = closed;
     }
-    if (status == PYMQ_OK) {
+    if (status == PYMQ_OK && !store->index_lost) {
         char path[PYMQ_PATH_MAX];
         status = pymq_store_path(store, "abort", path, sizeof path);
         if (status == PYMQ_OK && pymq_io->unlink(path) != 0 && errno != ENOENT)

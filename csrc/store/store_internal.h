@@ -47,6 +47,7 @@ struct pymq_store {
 
     pthread_mutex_t checkpoint_lock; /* one queue-flush round at a time */
     struct pymq_checkpoint checkpoint;
+    bool index_lost;                 /* an index file was removed under us: `abort` stays, the next open rebuilds it */
     _Atomic int64_t checkpoint_safe; /* safe offset of the last checkpoint */
 
     _Atomic bool writable;

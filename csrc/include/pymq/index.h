@@ -63,7 +63,9 @@ ssize_t pymq_index_query(struct pymq_index *index, const uint8_t *topic, size_t 
                          pymq_index_verify verify, void *context, int64_t *offsets, size_t count_max);
 
 /* Make everything put so far durable (header and directory entry included), and let go of files that are full.
- * Called by the queue flusher; may run beside put. PYMQ_OK, or PYMQ_EFAILED now and ever after once a sync failed. */
+ * Called by the queue flusher; may run beside put. PYMQ_OK, or PYMQ_EFAILED now and ever after once a sync failed.
+ * PYMQ_ENOTFOUND when somebody else has removed a file that is not settled: queries go on until the index is closed,
+ * and what it held from marks' open_begin_offset on must be put again into the next index. */
 int pymq_index_flush(struct pymq_index *index);
 
 /* What the checkpoint needs. Marks taken before a flush are durable when that flush has succeeded. */
