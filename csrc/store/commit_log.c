@@ -54,7 +54,7 @@ int pymq_commit_log_resume(struct pymq_commit_log *log, int64_t end, int64_t las
     atomic_store(&log->timestamp_published_ms, last_timestamp_ms);
     atomic_store(&log->last_record_published, last_record);
     /* With the pool a half-filled file goes on through its mapping; the next file takes a buffer, as in Apache. */
-    struct pymq_file *file = end % log->config->log_file_size != 0 ? pymq_mapped_queue_find(&log->files, end) : NULL;
+    struct pymq_file *file = pymq_mapped_queue_find(&log->files, end);
     if (file == NULL)
         return PYMQ_OK;
     int status = pymq_file_open(file);

@@ -175,9 +175,38 @@ int pymq_queue_truncate(struct pymq_queue *queue, struct pymq_commit_log *log, i
     int64_t end;
     struct pymq_cq_unit last;
     int status = find_queue_end(queue, log, physical_end, &end, &last);
-    if (status == PYMQ_OK && pymq_mapped_queue_count(&queue->files) > 0)
+    int64_t begin = pymq_mapped_queue_begin(&queue->files);
+    if (status != PYMQ_OK || begin < 0)
+        return status;
+    if (end > begin) {
         status = pymq_mapped_queue_truncate(&queue->files, end);
+    } else {
+        queue->lost_position = begin;
+        end = 0;
+        while (status == PYMQ_OK)
+            status = pymq_mapped_queue_remove_last(&queue->files);
+        status = status == PYMQ_ENOTFOUND ? PYMQ_OK : status;
+    }
     if (status == PYMQ_OK)
         set_positions(queue, end, &last);
     return status;
+}
+
+int pymq_queue_restore(struct pymq_queue *queue) {
+    int64_t position = queue->lost_position;
+    if (position <= 0 || pymq_mapped_queue_count(&queue->files) > 0)
+        return PYMQ_OK;
+    struct pymq_file *file;
+    int status = pymq_file_create(queue->files.directory, position, queue->files.file_size, 0, true, &file);
+    if (status != PYMQ_OK)
+        return status;
+    pymq_file_close(file);
+    status = pymq_mapped_queue_add(&queue->files, file);
+    if (status != PYMQ_OK) {
+        pymq_file_release(file);
+        return status;
+    }
+    struct pymq_cq_unit none = {0, 0, 0};
+    set_positions(queue, position, &none);
+    return PYMQ_OK;
 }

@@ -137,7 +137,9 @@ static int open_file(struct pymq_index *index, const char *name, bool last, stru
     if (pymq_index_file_path(index->directory, name, path) != PYMQ_OK || stat(path, &found) != 0)
         return pymq_fail(error, PYMQ_EIO, errno, "index file %s/%s: %s", index->directory, name, strerror(errno));
     if (found.st_size != index->layout.file_size) {
-        if (last && found.st_size < index->layout.file_size && is_unborn(index, name)) {
+        /* An empty file anywhere, or a short last one: its size never reached the disk, so nothing in it was ever
+         * vouched for by a checkpoint. */
+        if ((last || found.st_size == 0) && found.st_size < index->layout.file_size && is_unborn(index, name)) {
             if (pymq_io->unlink(path) != 0 || pymq_io_sync_directory(index->directory) != PYMQ_OK)
                 return pymq_fail(error, PYMQ_EIO, errno, "index file %s: left by a crash during its creation and "
                                  "cannot be removed: %s", path, strerror(errno));

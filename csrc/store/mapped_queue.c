@@ -313,7 +313,8 @@ static int check_size(struct pymq_mapped_queue *queue, const char *path, bool la
             return pymq_fail(error, PYMQ_EIO, errno, "%s: empty file cannot be removed: %s", path, strerror(errno));
         return 0;
     }
-    if (!last || alone || found.st_size > queue->file_size)
+    bool empty = found.st_size == 0;
+    if (!empty && (!last || alone || found.st_size > queue->file_size))
         return mismatch(error, path, found.st_size, queue->file_size, setting);
     int status = extend_short(path, queue->file_size);
     if (status != PYMQ_OK)
@@ -321,33 +322,50 @@ static int check_size(struct pymq_mapped_queue *queue, const char *path, bool la
     return 1;
 }
 
-int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting, struct pymq_error *error) {
+/* The files after a gap: remove them, newest first, so that another crash leaves no other gap. */
+static int drop_from(struct pymq_mapped_queue *queue, const int64_t *bases, ssize_t first, ssize_t count,
+                     struct pymq_error *error) {
+    for (ssize_t i = count - 1; i >= first; i--) {
+        char path[PYMQ_PATH_MAX];
+        if (pymq_file_path(queue->directory, bases[i], path, sizeof path) != PYMQ_OK ||
+            (pymq_io->unlink(path) != 0 && errno != ENOENT) || pymq_io_sync_directory(queue->directory) != PYMQ_OK)
+            return pymq_fail(error, PYMQ_EIO, errno, "%s: file after a gap cannot be removed: %s", queue->directory,
+                             strerror(errno));
+    }
+    return PYMQ_OK;
+}
+
+static int load_file(struct pymq_mapped_queue *queue, int64_t base, bool last, bool alone, const char *setting,
+                     struct pymq_error *error) {
+    char path[PYMQ_PATH_MAX];
+    if (pymq_file_path(queue->directory, base, path, sizeof path) != PYMQ_OK)
+        return pymq_fail(error, PYMQ_EINVAL, 0, "%s: path too long", queue->directory);
+    int keep = check_size(queue, path, last, alone, setting, error);
+    if (keep <= 0)
+        return keep;
+    struct pymq_file *file = pymq_file_new(queue->directory, base, queue->file_size);
+    return file != NULL ? pymq_mapped_queue_add(queue, file) : PYMQ_ENOMEM;
+}
+
+int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting, enum pymq_gap gap,
+                           struct pymq_error *error) {
     int64_t *bases = NULL;
     ssize_t count = list_bases(queue->directory, &bases);
     if (count < 0)
         return pymq_fail(error, (int)count, errno, "%s: cannot be listed: %s", queue->directory, strerror(errno));
     int status = PYMQ_OK;
     for (ssize_t i = 0; i < count && status == PYMQ_OK; i++) {
-        char path[PYMQ_PATH_MAX];
-        if (pymq_file_path(queue->directory, bases[i], path, sizeof path) != PYMQ_OK) {
-            status = pymq_fail(error, PYMQ_EINVAL, 0, "%s: path too long", queue->directory);
+        bool follows = bases[i] % queue->file_size == 0 && (i == 0 || bases[i] == bases[i - 1] + queue->file_size);
+        if (!follows && i > 0 && gap == PYMQ_GAP_DROPS) {
+            status = drop_from(queue, bases, i, count, error);
             break;
         }
-        int keep = check_size(queue, path, i == count - 1, count == 1, setting, error);
-        if (keep <= 0) {
-            status = keep;
-            continue;
-        }
-        if (bases[i] % queue->file_size != 0 || (i > 0 && bases[i] != bases[i - 1] + queue->file_size)) {
-            status = pymq_fail(error, PYMQ_EMISMATCH, 0,
-                               "%s: files do not follow each other in steps of %s (%" PRId64
-                               "): a file is missing, the size differs, or the log lies in several paths, "
-                               "which pymq does not read",
-                               path, setting, queue->file_size);
-            break;
-        }
-        struct pymq_file *file = pymq_file_new(queue->directory, bases[i], queue->file_size);
-        status = file != NULL ? pymq_mapped_queue_add(queue, file) : PYMQ_ENOMEM;
+        status = follows ? load_file(queue, bases[i], i == count - 1, count == 1, setting, error)
+                         : pymq_fail(error, PYMQ_EMISMATCH, 0,
+                                     "%s/%020" PRId64 ": files do not follow each other in steps of %s (%" PRId64
+                                     "): a file is missing, the size differs, or the log lies in several paths, which "
+                                     "pymq does not read",
+                                     queue->directory, bases[i], setting, queue->file_size);
     }
     free(bases);
     return status;

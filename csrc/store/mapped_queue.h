@@ -24,10 +24,19 @@ int pymq_mapped_queue_init(struct pymq_mapped_queue *queue, const char *director
                            struct pymq_window_cache *cache);
 void pymq_mapped_queue_destroy(struct pymq_mapped_queue *queue);
 
-/* List the directory. Names that are not 20 digits are ignored. An empty or short last file behind whole ones is
- * what a crash leaves: an empty one is removed, a short one is brought to its size. Anything else that does not fit
- * `file_size` (size, name not a multiple, a gap) is PYMQ_EMISMATCH naming the file, the size found and the setting. */
-int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting, struct pymq_error *error);
+/* What a gap between two files means. */
+enum pymq_gap {
+    PYMQ_GAP_REFUSED, /* a file is missing: an error */
+    PYMQ_GAP_DROPS,   /* after a crash, in derived files: names that were never synced came back in part; what follows
+                         the gap is younger than any checkpoint and is removed, to be built again */
+};
+
+/* List the directory. Names that are not 20 digits are ignored. Empty files and a short last file behind whole ones
+ * are what a crash leaves: an empty last one is removed, the others are brought to their size. Anything else that
+ * does not fit `file_size` (size, name not a multiple, a gap) is PYMQ_EMISMATCH naming the file, the size found and
+ * the setting. */
+int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting, enum pymq_gap gap,
+                           struct pymq_error *error);
 
 /* Add `file` behind the others; takes over its reference. */
 int pymq_mapped_queue_add(struct pymq_mapped_queue *queue, struct pymq_file *file);

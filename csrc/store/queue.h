@@ -26,6 +26,7 @@ struct pymq_queue {
     int64_t max_physical;         /* end of the record the last unit points to; the dispatcher's */
     _Atomic int64_t flushed_position;
     _Atomic bool dirty;
+    int64_t lost_position;   /* where a queue without any trusted unit seemed to begin; recovery's */
     bool directories_synced; /* by this process; guarded by the checkpoint lock */
 };
 
@@ -52,7 +53,7 @@ int pymq_queue_table_get(struct pymq_queue_table *table, const uint8_t *topic, s
 size_t pymq_queue_table_list(struct pymq_queue_table *table, struct pymq_queue **queues, size_t count_max);
 
 /* Make queue objects for every consumequeue/<topic>/<id>/ on disk and load their files. */
-int pymq_queue_table_load(struct pymq_queue_table *table, struct pymq_error *error);
+int pymq_queue_table_load(struct pymq_queue_table *table, enum pymq_gap gap, struct pymq_error *error);
 
 /* ---- one queue ------------------------------------------------------------------------------------------------ */
 
@@ -65,8 +66,13 @@ int pymq_queue_put(struct pymq_queue *queue, int64_t physical_offset, int32_t si
 int pymq_queue_recover(struct pymq_queue *queue);
 
 /* Keep exactly the units that point below `physical_end`; the rest of the queue reads as zeros afterwards. `log`
- * decides where units and records disagree. */
+ * decides where units and records disagree. A queue of which nothing stays is emptied: its oldest file may be one that
+ * a crash left alone of several, so where it begins is not known until records say so. */
 int pymq_queue_truncate(struct pymq_queue *queue, struct pymq_commit_log *log, int64_t physical_end);
+
+/* After the walk: a queue that was emptied and met no record goes on where its files had begun, so that offsets of
+ * a queue whose messages have all expired do not start again at 0. */
+int pymq_queue_restore(struct pymq_queue *queue);
 
 /* Move the minimum up to the first unit at or above `physical_min`. */
 int pymq_queue_correct_min(struct pymq_queue *queue, int64_t physical_min);

@@ -164,7 +164,7 @@ static bool parse_queue_id(const char *name, int32_t *queue_id) {
     return value <= INT32_MAX;
 }
 
-static int load_topic(struct pymq_queue_table *table, const char *topic, struct pymq_error *error) {
+static int load_topic(struct pymq_queue_table *table, const char *topic, enum pymq_gap gap, struct pymq_error *error) {
     char path[PYMQ_PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", table->directory, topic);
     if (length < 0 || (size_t)length >= sizeof path)
@@ -182,7 +182,7 @@ static int load_topic(struct pymq_queue_table *table, const char *topic, struct 
             continue;
         status = pymq_queue_table_get(table, (const uint8_t *)topic, strlen(topic), queue_id, true, &queue);
         if (status == PYMQ_OK)
-            status = pymq_mapped_queue_load(&queue->files, "mappedFileSizeConsumeQueue", error);
+            status = pymq_mapped_queue_load(&queue->files, "mappedFileSizeConsumeQueue", gap, error);
         else
             pymq_fail(error, status, 0, "%s/%s: queue cannot be opened: %s", path, entry->d_name,
                       pymq_status_name(status));
@@ -191,7 +191,7 @@ static int load_topic(struct pymq_queue_table *table, const char *topic, struct 
     return status;
 }
 
-int pymq_queue_table_load(struct pymq_queue_table *table, struct pymq_error *error) {
+int pymq_queue_table_load(struct pymq_queue_table *table, enum pymq_gap gap, struct pymq_error *error) {
     DIR *stream = opendir(table->directory);
     if (stream == NULL)
         return errno == ENOENT ? PYMQ_OK
@@ -201,7 +201,7 @@ int pymq_queue_table_load(struct pymq_queue_table *table, struct pymq_error *err
     struct dirent *entry;
     while (status == PYMQ_OK && (entry = readdir(stream)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = load_topic(table, entry->d_name, error);
+            status = load_topic(table, entry->d_name, gap, error);
     }
     closedir(stream);
     return status;

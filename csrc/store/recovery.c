@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "pymq/io.h"
 #include "recovery_walk.h"
@@ -101,6 +100,8 @@ static int64_t start_after_clean_stop(struct recovery *recovery) {
     if (checkpoint->extended && checkpoint->clean_end >= furthest && checkpoint->clean_end <= end &&
         pymq_walk_ends_at(store, checkpoint->last_record, checkpoint->clean_end))
         return pymq_max64(checkpoint->clean_end, recovery->log_begin);
+    if (checkpoint->extended && checkpoint->clean_end < 0) /* stopped cleanly, but dispatch had not caught up */
+        return pymq_max64(recovery->log_begin, pymq_min64(checkpoint->safe_offset, end));
     for (size_t i = 0; furthest >= recovery->log_begin && i < recovery->queue_count; i++) {
         struct pymq_queue *queue = recovery->queues[i];
         struct pymq_cq_unit unit;
@@ -222,8 +223,10 @@ static int finish(struct recovery *recovery, bool clean) {
         status = truncate_queues(recovery, end, false);
     for (size_t i = 0; i < recovery->queue_count && status == PYMQ_OK; i++) {
         struct pymq_queue *queue = recovery->queues[i];
+        status = pymq_queue_restore(queue);
         queue->next_offset = atomic_load(&queue->max_position) / PYMQ_CQ_UNIT_SIZE;
-        status = pymq_queue_correct_min(queue, recovery->log_begin);
+        if (status == PYMQ_OK)
+            status = pymq_queue_correct_min(queue, recovery->log_begin);
         if (status != PYMQ_OK)
             return queue_failure(recovery, queue, status);
     }
@@ -280,16 +283,11 @@ static int recover_log(struct recovery *recovery, bool clean) {
 }
 
 int pymq_recover(struct pymq_store *store, struct pymq_error *error) {
-    char abort_path[PYMQ_PATH_MAX];
-    int status = pymq_store_path(store, "abort", abort_path, sizeof abort_path);
-    if (status != PYMQ_OK)
-        return status;
-    struct stat found;
-    bool clean = stat(abort_path, &found) != 0;
+    bool clean = !store->crashed;
     int64_t begin_ns = pymq_monotonic_ns();
     struct recovery recovery = {.store = store, .error = error};
     errno = 0;
-    status = recover_log(&recovery, clean);
+    int status = recover_log(&recovery, clean);
     free(recovery.queues);
     store->stats.recovered_clean = clean;
     store->stats.recovered_to = recovery.walk.end;

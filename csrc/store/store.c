@@ -91,6 +91,13 @@ static int make_directories(struct pymq_store *store, struct pymq_error *error) 
     return PYMQ_OK;
 }
 
+static int find_abort(struct pymq_store *store) {
+    char path[PYMQ_PATH_MAX];
+    int status = pymq_store_path(store, "abort", path, sizeof path);
+    store->crashed = status == PYMQ_OK && access(path, F_OK) == 0;
+    return status;
+}
+
 static int load_parts(struct pymq_store *store, struct pymq_error *error) {
     char path[PYMQ_PATH_MAX];
     struct pymq_store_config *config = &store->config;
@@ -104,14 +111,14 @@ static int load_parts(struct pymq_store *store, struct pymq_error *error) {
     if (status == PYMQ_OK)
         status = pymq_commit_log_init(&store->log, path, config, &store->marks, store->pool_made ? &store->pool : NULL);
     if (status == PYMQ_OK)
-        status = pymq_mapped_queue_load(&store->log.files, "mappedFileSizeCommitLog", error);
+        status = pymq_mapped_queue_load(&store->log.files, "mappedFileSizeCommitLog", PYMQ_GAP_REFUSED, error);
     if (status != PYMQ_OK)
         return status;
     status = pymq_store_path(store, "consumequeue", path, sizeof path);
     if (status == PYMQ_OK)
         status = pymq_queue_table_init(&store->queues, path, config->queue_file_size, config->queue_map_count_max);
     if (status == PYMQ_OK)
-        status = pymq_queue_table_load(&store->queues, error);
+        status = pymq_queue_table_load(&store->queues, store->crashed ? PYMQ_GAP_DROPS : PYMQ_GAP_REFUSED, error);
     if (status == PYMQ_OK)
         status = pymq_store_path(store, "checkpoint", path, sizeof path);
     if (status == PYMQ_OK && pymq_checkpoint_load(path, &store->checkpoint) != PYMQ_OK)
@@ -237,6 +244,8 @@ static int open_parts(struct pymq_store *store, struct pymq_error *error) {
         status = pymq_layout_check(store->path, error);
     if (status == PYMQ_OK)
         status = make_directories(store, error);
+    if (status == PYMQ_OK)
+        status = find_abort(store);
     if (status == PYMQ_OK)
         status = load_parts(store, error);
     if (status == PYMQ_OK)

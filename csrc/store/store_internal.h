@@ -27,6 +27,7 @@ struct pymq_store {
     struct pymq_store_config config;
     char *path;
     struct pymq_lock_file *lock_file;
+    bool crashed; /* `abort` was found at open: the last stop was not clean */
     struct pymq_marks marks;
     struct pymq_store_pool pool;
     bool pool_made;
