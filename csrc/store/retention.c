@@ -54,6 +54,13 @@ int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info
     if (begin < 0 || pymq_mapped_queue_count(files) < 2 ||
         begin + files->file_size > pymq_min64(atomic_load(&store->marks.flushed), atomic_load(&store->marks.dispatched)))
         return PYMQ_ENOTFOUND;
+    /* And not before the queues' units for it are durable: without its records they could not be built again, and a
+     * queue whose messages have all expired would start at 0 after a crash. */
+    if (atomic_load(&store->checkpoint_safe) < begin + files->file_size) {
+        int status = pymq_checkpoint_round(store, false);
+        if (status != PYMQ_OK)
+            return status;
+    }
     describe(store, begin, removed);
     return pymq_mapped_queue_remove_first(files);
 }

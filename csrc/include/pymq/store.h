@@ -220,7 +220,8 @@ struct pymq_log_file_info {
 /* Files of the log, oldest first. Returns how many there are; fills at most `count_max`. */
 size_t pymq_store_log_files(struct pymq_store *store, struct pymq_log_file_info *files, size_t count_max);
 
-/* Remove the oldest log file; queues and index follow. PYMQ_ENOTFOUND when only the active one is left.
+/* Remove the oldest log file; queues and index follow. PYMQ_ENOTFOUND when only the active one is left, or when the
+ * oldest is not flushed and dispatched yet. Writes a checkpoint first where one is due for it: may wait for the disk.
  * Readers that hold spans of it keep their memory; its name is gone at once. `*removed` gets what it was. */
 int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info *removed);
 
