@@ -28,7 +28,7 @@ NEVER = {
 @pytest.mark.parametrize("pool", [False, True], ids=["no-pool", "pool"])
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_each_cell_of_the_table(open_store, flush, pool):
-    """Goal: the table above. Method: background commits and flushes off; send, look at watermarks, crash, look again."""
+    """Goal: the table above. Method: background work off; send, look at the watermarks, crash, look again."""
     settings = {"flush_disk_type": flush, "transient_store_pool_enable": pool, "transient_store_pool_size": 2}
     mq = open_store(**settings, **NEVER)
     result = mq.send("t", b"x")
@@ -84,7 +84,7 @@ def test_an_exhausted_pool_names_itself_its_size_and_the_wait(open_store):
 
 
 def test_reads_see_only_committed_bytes(open_store):
-    """Goal: a pooled message is invisible until its bytes are in the file. Method: send, look, commit by flush, look."""
+    """Goal: a pooled message is invisible until it is in the file. Method: send, look, commit by flush, look."""
     mq = open_store(transient_store_pool_enable=True, transient_store_pool_size=2, **NEVER)
     result = mq.send("t", b"x", keys="k")
     assert mq.max_offset("t") == 0
