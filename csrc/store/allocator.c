@@ -3,6 +3,7 @@
 #include "allocator.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -82,6 +83,14 @@ static int make_file(struct pymq_allocator *allocator, int64_t base, struct pymq
     struct pymq_file *file;
     int64_t size = log->config->log_file_size;
     int status = pymq_file_create(log->files.directory, base, size, size, true, &file);
+    if (status == PYMQ_EFAILED) { /* nothing was lost with it, but a disk that cannot sync keeps no promise */
+        struct pymq_error error;
+        int code = errno;
+        pymq_fail(&error, PYMQ_EFAILED, code, "%s/%020" PRId64 ": a new file cannot be synced: %s; the store acknowledges "
+                  "nothing any more: repair the disk and open the store again", log->files.directory, base,
+                  strerror(code));
+        pymq_marks_fail(log->marks, &error);
+    }
     if (status == PYMQ_OK && log->config->warm_file_enable) {
         status = warm(file);
         if (status != PYMQ_OK) {

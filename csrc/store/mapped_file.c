@@ -52,8 +52,9 @@ int pymq_file_create(const char *directory, int64_t base, int64_t size, int64_t 
         code = pymq_io->fallocate(file->fd, 0, allocate);
     int status = code == 0 ? PYMQ_OK : pymq_io_status(code);
     if (status == PYMQ_OK && sync_directory) { /* its size before its name: what is listed has its size */
-        status = pymq_io->fsync(file->fd) == 0 ? pymq_io_sync_directory(directory) : PYMQ_EIO;
-        code = status == PYMQ_OK ? 0 : errno;
+        bool synced = pymq_io->fsync(file->fd) == 0 && pymq_io_sync_directory(directory) == PYMQ_OK;
+        code = synced ? 0 : errno;
+        status = synced ? PYMQ_OK : PYMQ_EFAILED;
     }
     if (status != PYMQ_OK) {
         pymq_io->unlink(path);

@@ -31,7 +31,8 @@ int pymq_file_path(const char *directory, int64_t base, char *path, size_t path_
 struct pymq_file *pymq_file_new(const char *directory, int64_t base, int64_t size);
 
 /* Create the file: full size at once, blocks for the first `allocate` bytes. The directory is made if absent; file
- * and directory are synced when `sync_directory`. On failure nothing is left on disk. PYMQ_OK, PYMQ_ENOSPC, PYMQ_EIO, PYMQ_ENOMEM. */
+ * and directory are synced when `sync_directory`. On failure nothing is left on disk. PYMQ_OK, PYMQ_ENOSPC,
+ * PYMQ_EIO, PYMQ_ENOMEM, PYMQ_EFAILED when it was a sync that failed. */
 int pymq_file_create(const char *directory, int64_t base, int64_t size, int64_t allocate, bool sync_directory,
                      struct pymq_file **file);
 
