@@ -30,8 +30,8 @@ struct pymq_allocator {
     int make_status;
     struct pymq_new_file ready; /* ready.file == NULL: none */
     bool ready_prefaulted;
-    int64_t position;           /* the writer's, as last told */
-    int64_t prefaulted;         /* pages below are faulted in */
+    int64_t position;   /* the writer's, as last told */
+    int64_t prefaulted; /* pages below are faulted in */
     /* Read without the lock by every append: positions from which on there is something to do. */
     _Atomic int64_t prefault_trigger;
     _Atomic int64_t file_trigger;
@@ -86,9 +86,10 @@ static int make_file(struct pymq_allocator *allocator, int64_t base, struct pymq
     if (status == PYMQ_EFAILED) { /* nothing was lost with it, but a disk that cannot sync keeps no promise */
         struct pymq_error error;
         int code = errno;
-        pymq_fail(&error, PYMQ_EFAILED, code, "%s/%020" PRId64 ": a new file cannot be synced: %s; the store acknowledges "
-                  "nothing any more: repair the disk and open the store again", log->files.directory, base,
-                  strerror(code));
+        pymq_fail(&error, PYMQ_EFAILED, code,
+                  "%s/%020" PRId64 ": a new file cannot be synced: %s; the store acknowledges "
+                  "nothing any more: repair the disk and open the store again",
+                  log->files.directory, base, strerror(code));
         pymq_marks_fail(log->marks, &error);
     }
     if (status == PYMQ_OK && log->config->warm_file_enable) {

@@ -154,8 +154,7 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
         if (status != PYMQ_OK)
             return status;
         uint32_t transaction = pymq_load_be32(item->record + PYMQ_RECORD_SYS_FLAG_AT) & PYMQ_SYS_TRANSACTION_MASK;
-        bool consumable =
-            transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
+        bool consumable = transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
         item->queue_offset = consumable ? item->queue->next_offset : 0;
         item->physical_offset = log->position;
         pymq_record_stamp(item->record, item->queue_offset, log->position, log->last_timestamp_ms);
@@ -245,7 +244,8 @@ int pymq_commit_log_commit(struct pymq_commit_log *log, int32_t least_pages) {
     bool boundary = target / log->config->log_file_size != committed / log->config->log_file_size;
     if (boundary || target / PYMQ_PAGE_SIZE - committed / PYMQ_PAGE_SIZE >= least_pages) {
         int64_t unpooled_end = log->pooled_count > 0 ? log->pooled[0].file->base : target;
-        pymq_marks_committed(log->marks, pymq_min64(target, unpooled_end)); /* written through a mapping: there already */
+        pymq_marks_committed(log->marks,
+                             pymq_min64(target, unpooled_end)); /* written through a mapping: there already */
         status = commit_locked(log, target);
     }
     pthread_mutex_unlock(&log->commit_lock);
@@ -272,11 +272,12 @@ int pymq_commit_log_flush_to(struct pymq_commit_log *log, int64_t target, struct
         }
         pymq_file_release(file);
         if (code != 0)
-            return pymq_fail(error, PYMQ_EFAILED, code,
-                             "%s/%020" PRId64 ": %s: %s; the store acknowledges nothing any more: repair the disk and open "
-                             "the store again (a retried fsync can report success for lost pages)",
-                             log->files.directory, base,
-                             code == ENOENT ? "removed by somebody else while in use" : "fdatasync failed", strerror(code));
+            return pymq_fail(
+                error, PYMQ_EFAILED, code,
+                "%s/%020" PRId64 ": %s: %s; the store acknowledges nothing any more: repair the disk and open "
+                "the store again (a retried fsync can report success for lost pages)",
+                log->files.directory, base,
+                code == ENOENT ? "removed by somebody else while in use" : "fdatasync failed", strerror(code));
     }
     return PYMQ_OK;
 }

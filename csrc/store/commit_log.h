@@ -31,12 +31,12 @@ struct pymq_commit_log {
 
     struct pymq_append_lock lock;
     /* Guarded by the append lock. */
-    int64_t position;             /* where the next record goes */
-    struct pymq_file *active;     /* retained; NULL before the first append and after a full file */
-    struct pymq_window *window;   /* pinned; NULL with a pool buffer or before the first append */
-    uint8_t *buffer;              /* the pool's, instead of a window */
-    int64_t last_timestamp_ms;    /* store time never goes back along the log */
-    int64_t last_record;          /* physical offset of the last record appended, -1 */
+    int64_t position;           /* where the next record goes */
+    struct pymq_file *active;   /* retained; NULL before the first append and after a full file */
+    struct pymq_window *window; /* pinned; NULL with a pool buffer or before the first append */
+    uint8_t *buffer;            /* the pool's, instead of a window */
+    int64_t last_timestamp_ms;  /* store time never goes back along the log */
+    int64_t last_record;        /* physical offset of the last record appended, -1 */
 
     _Atomic int64_t lock_begin_ms; /* 0 while free: page-cache-busy is read from it */
     _Atomic int64_t hold_us_max;

@@ -22,8 +22,8 @@ static int file_for(struct pymq_queue *queue, int64_t position, struct pymq_file
         return PYMQ_OK;
     struct pymq_mapped_queue *files = &queue->files;
     int64_t base = position / files->file_size * files->file_size;
-    int status = pymq_file_create(files->directory, base, files->file_size, PYMQ_PAGE_SIZE < files->file_size
-                                      ? PYMQ_PAGE_SIZE : files->file_size, false, file);
+    int status = pymq_file_create(files->directory, base, files->file_size,
+                                  PYMQ_PAGE_SIZE < files->file_size ? PYMQ_PAGE_SIZE : files->file_size, false, file);
     if (status != PYMQ_OK)
         return status;
     pymq_file_close(*file); /* idle queue files hold no descriptor */

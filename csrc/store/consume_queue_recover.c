@@ -66,8 +66,8 @@ static int find_end_slowly(const struct search *search, int64_t count, int64_t *
     bool ended = false;
     while (index < count && !ended) {
         int64_t step = pymq_min64(LINEAR_UNITS, count - index);
-        ssize_t got = pymq_io_pread_full(search->fd, bytes, (size_t)step * PYMQ_CQ_UNIT_SIZE,
-                                         index * PYMQ_CQ_UNIT_SIZE);
+        ssize_t got =
+            pymq_io_pread_full(search->fd, bytes, (size_t)step * PYMQ_CQ_UNIT_SIZE, index * PYMQ_CQ_UNIT_SIZE);
         if (got != step * PYMQ_CQ_UNIT_SIZE) {
             free(bytes);
             return PYMQ_EIO;

@@ -15,8 +15,8 @@ int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *rec
     int transaction = record->sys_flag & PYMQ_SYS_TRANSACTION_MASK;
     if (transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK) {
         struct pymq_queue *queue;
-        int status =
-            pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id, true, &queue);
+        int status = pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id,
+                                          true, &queue);
         if (status == PYMQ_ETOPIC || status == PYMQ_EINVAL)
             return PYMQ_OK; /* such a record was never accepted through a queue; it stays readable by its offset */
         if (status == PYMQ_OK)
@@ -97,10 +97,11 @@ static bool stops(void *context) { return atomic_load(&((struct pymq_store *)con
 static void fail_corrupt(struct pymq_store *store, int status) {
     struct pymq_error error;
     int64_t offset = atomic_load(&store->marks.dispatched);
-    pymq_fail(&error, PYMQ_ECORRUPT, 0,
-              "%s: no whole record at offset %lld (%s) although it was written; dispatch has stopped: check the disk and "
-              "open the store again",
-              store->log.files.directory, (long long)offset, pymq_status_name(status));
+    pymq_fail(
+        &error, PYMQ_ECORRUPT, 0,
+        "%s: no whole record at offset %lld (%s) although it was written; dispatch has stopped: check the disk and "
+        "open the store again",
+        store->log.files.directory, (long long)offset, pymq_status_name(status));
     pymq_marks_fail(&store->marks, &error);
 }
 

@@ -51,10 +51,11 @@ int pymq_layout_check(const char *path, struct pymq_error *error) {
         char child[PYMQ_PATH_MAX];
         int length = snprintf(child, sizeof child, "%s/%s", path, FOREIGN[i].name);
         if (length > 0 && (size_t)length < sizeof child && holds_data(child, 3))
-            return pymq_fail(error, PYMQ_EUNSUPPORTED, 0,
-                             "%s: the store has %s, which pymq does not read; move the data with a broker that does, or "
-                             "remove the directory if it is a leftover",
-                             child, FOREIGN[i].what);
+            return pymq_fail(
+                error, PYMQ_EUNSUPPORTED, 0,
+                "%s: the store has %s, which pymq does not read; move the data with a broker that does, or "
+                "remove the directory if it is a leftover",
+                child, FOREIGN[i].what);
     }
     return PYMQ_OK;
 }

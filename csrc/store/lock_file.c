@@ -34,7 +34,8 @@ static bool held_here(const char *path) {
 static int take_locked(const char *path, struct pymq_lock_file *lock, struct pymq_error *error) {
     if (held_here(path))
         return pymq_fail(error, PYMQ_ELOCKED, 0,
-                         "%s: the store is already open in this process; share the one handle, or close it first", path);
+                         "%s: the store is already open in this process; share the one handle, or close it first",
+                         path);
     lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (lock->fd < 0)
         return pymq_fail(error, PYMQ_EIO, errno, "%s: cannot be opened: %s", path, strerror(errno));
@@ -45,9 +46,10 @@ static int take_locked(const char *path, struct pymq_lock_file *lock, struct pym
         close(lock->fd);
         if (code != EAGAIN && code != EACCES)
             return pymq_fail(error, PYMQ_EIO, code, "%s: cannot be locked: %s", path, strerror(code));
-        return pymq_fail(error, PYMQ_ELOCKED, code,
-                         "%s: another broker has this store open (process %ld); stop it first, or use another directory",
-                         path, known ? (long)range.l_pid : -1L);
+        return pymq_fail(
+            error, PYMQ_ELOCKED, code,
+            "%s: another broker has this store open (process %ld); stop it first, or use another directory", path,
+            known ? (long)range.l_pid : -1L);
     }
     struct stat found;
     if (fstat(lock->fd, &found) != 0 || pwrite(lock->fd, "lock", 4, 0) != 4) {

@@ -14,8 +14,8 @@
 struct pymq_file {
     int64_t base; /* offset of its first byte in its queue; also its name */
     int64_t size;
-    int fd;             /* -1 when closed */
-    int64_t allocated;  /* bytes known to have blocks; the writer's */
+    int fd;            /* -1 when closed */
+    int64_t allocated; /* bytes known to have blocks; the writer's */
     _Atomic int32_t references;
     const char *directory;        /* the owning queue's; outlives the file */
     struct pymq_window **windows; /* slots by window index, guarded by the cache's lock; NULL until first mapped */

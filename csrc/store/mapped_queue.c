@@ -108,8 +108,8 @@ int pymq_mapped_queue_pin(struct pymq_mapped_queue *queue, int64_t offset, enum 
                           struct pymq_window **window) {
     pthread_mutex_lock(&queue->lock);
     struct pymq_file *file = find_locked(queue, offset);
-    int status = file != NULL ? pymq_window_pin(queue->cache, file, offset - file->base, urgency, window)
-                              : PYMQ_ENOTFOUND;
+    int status =
+        file != NULL ? pymq_window_pin(queue->cache, file, offset - file->base, urgency, window) : PYMQ_ENOTFOUND;
     pthread_mutex_unlock(&queue->lock);
     return status;
 }

@@ -56,12 +56,14 @@ int64_t pymq_mapped_queue_begin(struct pymq_mapped_queue *queue);
 int64_t pymq_mapped_queue_end(struct pymq_mapped_queue *queue);
 
 /* Unlink the first (or last) file, sync the directory and drop it from the list; its memory goes when its last holder
- * lets go. One sync per file, because a crash that kept any two of three removals would leave a gap. PYMQ_ENOTFOUND when there is none, PYMQ_EIO when it cannot be unlinked. */
+ * lets go. One sync per file, because a crash that kept any two of three removals would leave a gap. PYMQ_ENOTFOUND
+ * when there is none, PYMQ_EIO when it cannot be unlinked. */
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_last(struct pymq_mapped_queue *queue);
 
 /* Everything from `offset` on reads as zeros afterwards and later files are gone; synced, directory included. The
- * first file always stays, because its name is the only record of where the queue has got to. Nobody else may use the queue meanwhile (recovery). */
+ * first file always stays, because its name is the only record of where the queue has got to. Nobody else may use the
+ * queue meanwhile (recovery). */
 int pymq_mapped_queue_truncate(struct pymq_mapped_queue *queue, int64_t offset);
 
 /* Copy bytes [offset, offset + size) by pread, across files; returns bytes copied, fewer at the end, or PYMQ_EIO. */

@@ -37,7 +37,7 @@ struct pymq_queue_table {
     pthread_rwlock_t lock;
     struct pymq_queue **buckets; /* guarded by lock; queues live until the table is destroyed */
     size_t count;
-    char *directory;             /* consumequeue/ */
+    char *directory; /* consumequeue/ */
     int64_t file_size;
     struct pymq_window_cache cache;
 };

@@ -194,9 +194,9 @@ static int load_topic(struct pymq_queue_table *table, const char *topic, enum py
 int pymq_queue_table_load(struct pymq_queue_table *table, enum pymq_gap gap, struct pymq_error *error) {
     DIR *stream = opendir(table->directory);
     if (stream == NULL)
-        return errno == ENOENT ? PYMQ_OK
-                               : pymq_fail(error, PYMQ_EIO, errno, "%s: cannot be listed: %s", table->directory,
-                                           strerror(errno));
+        return errno == ENOENT
+                   ? PYMQ_OK
+                   : pymq_fail(error, PYMQ_EIO, errno, "%s: cannot be listed: %s", table->directory, strerror(errno));
     int status = PYMQ_OK;
     struct dirent *entry;
     while (status == PYMQ_OK && (entry = readdir(stream)) != NULL) {

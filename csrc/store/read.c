@@ -182,8 +182,7 @@ static int read_record(struct pymq_store *store, int64_t offset, uint32_t size, 
 
 int pymq_store_record(struct pymq_store *store, int64_t physical_offset, uint32_t size, struct pymq_span *span) {
     int status = PYMQ_ENOTFOUND;
-    if (physical_offset >= 0 &&
-        physical_offset < atomic_load_explicit(&store->marks.visible, memory_order_acquire))
+    if (physical_offset >= 0 && physical_offset < atomic_load_explicit(&store->marks.visible, memory_order_acquire))
         status = read_record(store, physical_offset, size, span);
     if (status == PYMQ_OK) {
         atomic_fetch_add_explicit(&store->stats.get_count, 1, memory_order_relaxed);

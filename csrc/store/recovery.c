@@ -16,8 +16,8 @@
 #include "recovery_walk.h"
 #include "store_internal.h"
 
-#define NORMAL_WALK_FILES 3              /* RECOV-2: after a clean stop that left no better mark */
-#define CHECKPOINT_TIME_SLACK_MS 3000    /* Apache's own allowance on its checkpoint times */
+#define NORMAL_WALK_FILES 3           /* RECOV-2: after a clean stop that left no better mark */
+#define CHECKPOINT_TIME_SLACK_MS 3000 /* Apache's own allowance on its checkpoint times */
 
 /* What recovery knows and finds out. */
 struct recovery {
@@ -253,10 +253,11 @@ static int check_damage(struct recovery *recovery) {
     int64_t end = recovery->walk.end, size = store->config.log_file_size;
     if (!checkpoint->extended || end >= checkpoint->flushed_offset || store->config.truncate_damaged)
         return PYMQ_OK;
-    return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
-                     "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
-                     ": the file is damaged; restore it from a copy, or open with truncate_damaged to drop what follows",
-                     store->log.files.directory, end / size * size, end, checkpoint->flushed_offset);
+    return pymq_fail(
+        recovery->error, PYMQ_ECORRUPT, 0,
+        "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
+        ": the file is damaged; restore it from a copy, or open with truncate_damaged to drop what follows",
+        store->log.files.directory, end / size * size, end, checkpoint->flushed_offset);
 }
 
 static int recover_log(struct recovery *recovery, bool clean) {

@@ -16,8 +16,8 @@ struct walk {
     struct pymq_store *store;
     int64_t offset; /* of the next record */
     int64_t unflushed_from;
-    int fd;         /* of the file that holds it, -1 */
-    int64_t base;   /* of that file */
+    int fd;       /* of the file that holds it, -1 */
+    int64_t base; /* of that file */
     uint8_t *buffer;
     size_t capacity;
     int64_t buffered_at; /* log offset of buffer[0] */
@@ -79,8 +79,8 @@ static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
     for (int attempt = 0;; attempt++) {
         size_t at = (size_t)(walk->offset - walk->buffered_at);
         size_t left = at <= walk->buffered ? walk->buffered - at : 0;
-        ssize_t taken = left > 0 ? pymq_record_decode(walk->buffer + at, left, checks, walk->offset, record)
-                                 : PYMQ_ETRUNCATED;
+        ssize_t taken =
+            left > 0 ? pymq_record_decode(walk->buffer + at, left, checks, walk->offset, record) : PYMQ_ETRUNCATED;
         if (taken == 0) /* a blank that does not reach exactly to the file's end was written by nobody */
             return walk->offset + record->total_size == file_end ? 0 : PYMQ_ECORRUPT;
         /* A record that would cross its file is torn or stale; one cut by the buffer wants a refill, once. */
@@ -144,8 +144,7 @@ int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, st
     result->last_record = -1;
     size_t longest = (size_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX;
     struct walk walk = {.store = store, .offset = from, .unflushed_from = unflushed_from, .fd = -1};
-    walk.capacity = (size_t)pymq_min64(store->config.log_file_size,
-                                       pymq_max64(WALK_BUFFER_SIZE, (int64_t)longest));
+    walk.capacity = (size_t)pymq_min64(store->config.log_file_size, pymq_max64(WALK_BUFFER_SIZE, (int64_t)longest));
     walk.total_end = pymq_mapped_queue_end(&store->log.files);
     walk.buffer = malloc(walk.capacity);
     if (walk.buffer == NULL)
@@ -175,9 +174,9 @@ bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end) {
         return false;
     struct pymq_record record;
     ssize_t got = pymq_mapped_queue_read(&store->log.files, offset, bytes, size);
-    ssize_t taken = got > 0 ? pymq_record_decode(bytes, (size_t)got, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset,
-                                                 &record)
-                            : PYMQ_EIO;
+    ssize_t taken =
+        got > 0 ? pymq_record_decode(bytes, (size_t)got, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset, &record)
+                : PYMQ_EIO;
     bool ends = taken > 0 && offset + taken == end;
     if (taken > 0 && !ends && end % file_size == 0) { /* a blank tail may lie between */
         uint8_t head[8];

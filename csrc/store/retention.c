@@ -52,7 +52,8 @@ int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info
     /* Never the last file, and never one that is not flushed or not dispatched yet: dropping it would drop messages
      * that nobody could have seen. */
     if (begin < 0 || pymq_mapped_queue_count(files) < 2 ||
-        begin + files->file_size > pymq_min64(atomic_load(&store->marks.flushed), atomic_load(&store->marks.dispatched)))
+        begin + files->file_size >
+            pymq_min64(atomic_load(&store->marks.flushed), atomic_load(&store->marks.dispatched)))
         return PYMQ_ENOTFOUND;
     /* And not before the queues' units for it are durable: without its records they could not be built again, and a
      * queue whose messages have all expired would start at 0 after a crash. */

@@ -57,8 +57,7 @@ int pymq_store_path(const struct pymq_store *store, const char *name, char *path
 
 static int check_config(struct pymq_store_config *config, struct pymq_error *error) {
     /* As Apache rounds it: a queue file holds whole units. */
-    config->queue_file_size =
-        (config->queue_file_size + PYMQ_CQ_UNIT_SIZE - 1) / PYMQ_CQ_UNIT_SIZE * PYMQ_CQ_UNIT_SIZE;
+    config->queue_file_size = (config->queue_file_size + PYMQ_CQ_UNIT_SIZE - 1) / PYMQ_CQ_UNIT_SIZE * PYMQ_CQ_UNIT_SIZE;
     const char *wrong = NULL;
     if (config->log_file_size < LOG_FILE_SIZE_MIN || config->log_file_size > INT32_MAX)
         wrong = "mappedFileSizeCommitLog must lie between 1024 and 2147483647";
@@ -292,8 +291,7 @@ int pymq_store_shut(struct pymq_store *store) {
 
 /* What a clean stop owes the next open: everything dispatched, flushed and noted. */
 static int settle(struct pymq_store *store, int status) {
-    while (status == PYMQ_OK &&
-           atomic_load(&store->marks.dispatched) < atomic_load(&store->marks.visible) &&
+    while (status == PYMQ_OK && atomic_load(&store->marks.dispatched) < atomic_load(&store->marks.visible) &&
            atomic_load(&store->marks.failed) == PYMQ_OK && !atomic_load(&store->dispatch_blocked))
         usleep(200);
     if (status == PYMQ_OK && atomic_load(&store->marks.failed) != PYMQ_OK)
@@ -390,7 +388,8 @@ int pymq_store_poll_acknowledged(struct pymq_store *store, int64_t end_offset) {
 }
 
 int pymq_store_wait_acknowledged(struct pymq_store *store, int64_t end_offset, int32_t timeout_ms) {
-    return pymq_marks_wait(&store->marks, end_offset, timeout_ms < 0 ? store->config.sync_flush_timeout_ms : timeout_ms);
+    return pymq_marks_wait(&store->marks, end_offset,
+                           timeout_ms < 0 ? store->config.sync_flush_timeout_ms : timeout_ms);
 }
 
 int pymq_store_flush(struct pymq_store *store) { return pymq_flush_all(store); }

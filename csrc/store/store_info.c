@@ -138,8 +138,8 @@ void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *s
     stats->recovered_records = from->stats.recovered_records;
     stats->recover_us = from->stats.recover_us;
     stats->recovered_clean = from->stats.recovered_clean;
-    stats->memory_lock_refused = (from->pool_made && from->pool.lock_refused) ||
-                                 atomic_load(&from->log.memory_lock_refused);
+    stats->memory_lock_refused =
+        (from->pool_made && from->pool.lock_refused) || atomic_load(&from->log.memory_lock_refused);
     stats->page_cache_busy = page_cache_is_busy(from);
     stats->failed_status = atomic_load(&from->marks.failed);
 }

@@ -1,7 +1,8 @@
 /* The store put together, for the files of csrc/store only.
  *
  * Lock order, outermost first: append lock -> commit lock -> allocator -> mapped queue -> window cache; the queue
- * table's lock, the index's locks, the flush lock and the gates' mutexes are leaves of their own threads (docs/locks.md).
+ * table's lock, the index's locks, the flush lock and the gates' mutexes are leaves of their own threads
+ * (docs/locks.md).
  */
 #ifndef PYMQ_STORE_INTERNAL_H
 #define PYMQ_STORE_INTERNAL_H
@@ -40,11 +41,11 @@ struct pymq_store {
     struct pymq_worker dispatcher;    /* reput */
     struct pymq_worker queue_flusher; /* queues, index, checkpoint */
 
-    pthread_mutex_t flush_lock; /* one flush round at a time, whoever asks */
-    _Atomic int64_t flush_wanted; /* SYNC_FLUSH: somebody waits for everything below */
-    _Atomic int64_t flushed_timestamp_ms; /* store time of the last record known to be durable */
+    pthread_mutex_t flush_lock;              /* one flush round at a time, whoever asks */
+    _Atomic int64_t flush_wanted;            /* SYNC_FLUSH: somebody waits for everything below */
+    _Atomic int64_t flushed_timestamp_ms;    /* store time of the last record known to be durable */
     _Atomic int64_t dispatched_timestamp_ms; /* store time of the last record in queues and index */
-    int64_t flushed_ms;           /* when the last thorough flush ended; the flusher's */
+    int64_t flushed_ms;                      /* when the last thorough flush ended; the flusher's */
 
     pthread_mutex_t checkpoint_lock; /* one queue-flush round at a time */
     struct pymq_checkpoint checkpoint;

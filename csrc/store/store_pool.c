@@ -19,7 +19,8 @@ int pymq_store_pool_init(struct pymq_store_pool *pool, int32_t size, int64_t buf
         return pymq_fail(error, PYMQ_ENOMEM, errno, "transient store pool: out of memory");
     }
     for (int32_t i = 0; i < size; i++) {
-        void *buffer = mmap(NULL, (size_t)pool->buffer_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *buffer =
+            mmap(NULL, (size_t)pool->buffer_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (buffer == MAP_FAILED) {
             int saved = errno;
             pymq_store_pool_destroy(pool);

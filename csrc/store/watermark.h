@@ -27,17 +27,17 @@ struct pymq_marks {
     _Atomic int64_t visible;
     _Atomic int64_t dispatched;
     _Atomic bool replica_in_sync;
-    bool sync_flush;   /* gates, fixed at open */
+    bool sync_flush; /* gates, fixed at open */
     bool replica_gate;
-    bool pooled;       /* committed is raised by the committer, not by appends */
+    bool pooled; /* committed is raised by the committer, not by appends */
 
-    _Atomic int failed;  /* PYMQ_OK, or the first failure */
+    _Atomic int failed; /* PYMQ_OK, or the first failure */
     _Atomic bool closing;
     pthread_mutex_t error_lock;
     struct pymq_error error; /* of that failure; guarded by error_lock */
 
-    struct pymq_gate acknowledged; /* rung when a gate moved or failed */
-    struct pymq_gate arrived;      /* rung when dispatch made messages visible */
+    struct pymq_gate acknowledged;  /* rung when a gate moved or failed */
+    struct pymq_gate arrived;       /* rung when dispatch made messages visible */
     struct pymq_gate visible_moved; /* the dispatcher sleeps here */
 
     pthread_mutex_t listeners_lock;

@@ -17,13 +17,13 @@ struct pymq_window_cache;
 
 struct pymq_window {
     uint8_t *data;
-    size_t size;              /* bytes mapped, overlap included */
-    int64_t position;         /* of data[0] in its file */
-    struct pymq_file *file;   /* holds one reference to it */
+    size_t size;            /* bytes mapped, overlap included */
+    int64_t position;       /* of data[0] in its file */
+    struct pymq_file *file; /* holds one reference to it */
     struct pymq_window_cache *cache;
     uint32_t index;
-    int32_t pins;             /* guarded by the cache's lock */
-    bool orphan;              /* its file was removed: unmap at the last unpin */
+    int32_t pins;                      /* guarded by the cache's lock */
+    bool orphan;                       /* its file was removed: unmap at the last unpin */
     struct pymq_window *newer, *older; /* in the LRU list while pins == 0 */
 };
 
@@ -33,7 +33,7 @@ struct pymq_window_cache {
     int64_t overlap;     /* a multiple of the page size */
     int64_t bytes_max;
     int64_t count_max;
-    int protection;      /* PROT_READ | PROT_WRITE for files being written */
+    int protection;                  /* PROT_READ | PROT_WRITE for files being written */
     int64_t bytes, count, evictions; /* guarded by lock; read relaxed by statistics */
     struct pymq_window *newest, *oldest;
 };

@@ -103,8 +103,8 @@ static inline struct pymq_queue_info info_of(struct pymq_store *store, const cha
 }
 
 /* Read the message at a queue offset, check everything that can be checked, and copy its body. Returns its size. */
-static inline size_t read_body(struct pymq_store *store, const char *topic, int32_t queue_id, int64_t offset, void *body,
-                               size_t body_max) {
+static inline size_t read_body(struct pymq_store *store, const char *topic, int32_t queue_id, int64_t offset,
+                               void *body, size_t body_max) {
     struct pymq_cq_unit unit;
     struct pymq_span span;
     struct pymq_record record;

@@ -2,7 +2,9 @@
  * Files are tiny, so that a few hundred messages roll logs, queues and index many times. */
 #include "store_help.h"
 
-static void fill_text(char *body, size_t size, int number) { snprintf(body, size, "message %d %0*d", number, number % 97, 0); }
+static void fill_text(char *body, size_t size, int number) {
+    snprintf(body, size, "message %d %0*d", number, number % 97, 0);
+}
 
 static void send_numbered(struct pymq_store *store, int from, int to) {
     for (int i = from; i < to; i++) {
@@ -72,9 +74,13 @@ static void run_lifecycle(const char *name, enum pymq_flush_mode mode, bool pool
     scratch_end(path);
 }
 
-static void test_async_flush_keeps_messages_over_close_and_kill(void) { run_lifecycle("async", PYMQ_ASYNC_FLUSH, false); }
+static void test_async_flush_keeps_messages_over_close_and_kill(void) {
+    run_lifecycle("async", PYMQ_ASYNC_FLUSH, false);
+}
 static void test_sync_flush_keeps_messages_over_close_and_kill(void) { run_lifecycle("sync", PYMQ_SYNC_FLUSH, false); }
-static void test_pool_with_async_flush_keeps_what_was_committed(void) { run_lifecycle("apool", PYMQ_ASYNC_FLUSH, true); }
+static void test_pool_with_async_flush_keeps_what_was_committed(void) {
+    run_lifecycle("apool", PYMQ_ASYNC_FLUSH, true);
+}
 static void test_pool_with_sync_flush_commits_before_it_syncs(void) { run_lifecycle("spool", PYMQ_SYNC_FLUSH, true); }
 
 /* A record may use all of a file but the eight bytes of the blank tail. */
@@ -112,10 +118,12 @@ static void test_a_batch_stays_together_in_one_file(void) {
     uint8_t records[5][256];
     struct pymq_append_item items[5];
     for (int i = 0; i < 5; i++) {
-        struct pymq_record record = {.born_host = config.store_host, .store_host = config.store_host, .topic = text("b")};
+        struct pymq_record record = {
+            .born_host = config.store_host, .store_host = config.store_host, .topic = text("b")};
         record.body = (struct pymq_slice){some, 70};
         ssize_t size = pymq_record_encode(&record, records[i], sizeof records[i]);
-        items[i] = (struct pymq_append_item){.queue = queue_of(store, "b", 0), .record = records[i], .size = (uint32_t)size};
+        items[i] =
+            (struct pymq_append_item){.queue = queue_of(store, "b", 0), .record = records[i], .size = (uint32_t)size};
     }
     struct pymq_append_result result;
     CHECK_EQ(pymq_store_append(store, items, 5, PYMQ_APPEND_TOGETHER, &result), PYMQ_OK);

@@ -87,7 +87,8 @@ static void test_a_missing_log_file_is_refused(void) {
 }
 
 static void test_what_we_do_not_read_is_refused_by_name(void) {
-    static const char *const foreign[] = {"consumequeue_rocksdb/000012.sst", "batchconsumequeue/t/0/00000000000000000000",
+    static const char *const foreign[] = {"consumequeue_rocksdb/000012.sst",
+                                          "batchconsumequeue/t/0/00000000000000000000",
                                           "consumequeue_ext/t/0/00000000000000000000"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         const char *path = scratch("foreign");
@@ -163,7 +164,8 @@ static void test_queues_and_index_are_rebuilt_from_the_log(void) {
     int64_t offsets[256];
     for (int queue = 0; queue < 3; queue++)
         CHECK_EQ(info_of(store, "open", queue).max_offset, (200 - queue + 2) / 3);
-    CHECK_EQ(pymq_store_query(store, (const uint8_t *)"open", 4, (const uint8_t *)"k", 1, 0, INT64_MAX, offsets, 256), 200);
+    CHECK_EQ(pymq_store_query(store, (const uint8_t *)"open", 4, (const uint8_t *)"k", 1, 0, INT64_MAX, offsets, 256),
+             200);
     CHECK_EQ(pymq_store_close(store), PYMQ_OK);
     scratch_end(path);
 }
