@@ -65,6 +65,7 @@ enum crash_style {
     CRASH_OLDEST,        /* the oldest dirty pages, none of the newer ones */
     CRASH_DROP_FEW,      /* everything but one to three pages or names */
     CRASH_KEEP_FEW,      /* nothing but one to three pages or names */
+    CRASH_DROP_SECTORS,  /* everything but a sector or two of some pages */
     CRASH_RANDOM_PAGES,  /* any page in any of its versions */
     CRASH_RANDOM_TORN,   /* as above, some pages sector by sector */
     CRASH_RANDOM_FILES,  /* whole files, old or new */

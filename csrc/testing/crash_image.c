@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define FEW_MAX 3
+#define SECTORS (CRASH_PAGE_SIZE / CRASH_SECTOR_SIZE)
 
 struct draw {
     const struct crash_model *model;
@@ -26,8 +27,8 @@ struct draw {
 
 const char *crash_style_name(enum crash_style style) {
     static const char *const names[CRASH_STYLES] = {
-        "nothing",  "everything",   "newest",      "oldest",       "drop-few",
-        "keep-few", "random-pages", "random-torn", "random-files",
+        "nothing",  "everything",   "newest",       "oldest",      "drop-few",
+        "keep-few", "drop-sectors", "random-pages", "random-torn", "random-files",
     };
     return (unsigned)style < CRASH_STYLES ? names[style] : "unknown";
 }
@@ -73,6 +74,7 @@ static bool reached(struct draw *draw, uint64_t time) {
     case CRASH_NOTHING:
         return false;
     case CRASH_EVERYTHING:
+    case CRASH_DROP_SECTORS:
         return true;
     case CRASH_NEWEST:
         return time >= draw->time_split;
@@ -140,13 +142,20 @@ static void draw_page(struct draw *draw, const struct crash_inode *inode, size_t
     bool page_reached = dirty && (whole >= 0 ? whole > 0 : reached(draw, page->versions[page->count - 1].time));
     uint32_t version = draw_version(draw, inode, index, size_time, page_reached);
     memcpy(target, version_bytes(page, version), CRASH_PAGE_SIZE);
+    if (dirty && draw->style == CRASH_DROP_SECTORS && test_random_chance(draw->random, 50)) {
+        uint32_t old = draw_version(draw, inode, index, size_time, false);
+        for (uint64_t left = 1 + test_random_below(draw->random, 2); left > 0; left--) {
+            size_t at = test_random_below(draw->random, SECTORS) * CRASH_SECTOR_SIZE;
+            memcpy(target + at, version_bytes(page, old) + at, CRASH_SECTOR_SIZE);
+        }
+    }
     if (!dirty || draw->style != CRASH_RANDOM_TORN || test_random_chance(draw->random, 40))
         return;
     /* Torn: a prefix, a suffix or any set of sectors comes from another version. */
     uint32_t other = draw_version(draw, inode, index, size_time, !page_reached);
     uint64_t kind = test_random_below(draw->random, 3);
-    size_t cut = test_random_below(draw->random, CRASH_PAGE_SIZE / CRASH_SECTOR_SIZE + 1);
-    for (size_t s = 0; s < CRASH_PAGE_SIZE / CRASH_SECTOR_SIZE; s++) {
+    size_t cut = test_random_below(draw->random, SECTORS + 1);
+    for (size_t s = 0; s < SECTORS; s++) {
         bool take = kind == 0 ? s < cut : kind == 1 ? s >= cut : test_random_chance(draw->random, 50);
         if (take)
             memcpy(target + s * CRASH_SECTOR_SIZE, version_bytes(page, other) + s * CRASH_SECTOR_SIZE,

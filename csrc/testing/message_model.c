@@ -159,6 +159,14 @@ void message_model_rewind(struct message_model *model, uint32_t count) {
         model->messages[id].dead = false;
 }
 
+void message_model_lose_unseen(struct message_model *model, int64_t min) {
+    uint32_t count = atomic_load(&model->count);
+    for (uint32_t id = 0; id < count; id++) {
+        struct model_message *message = &model->messages[id];
+        message->lost = message->lost || (!message->seen && message->physical_offset >= min);
+    }
+}
+
 void message_model_bury_unseen(struct message_model *model, int64_t min) {
     uint32_t count = atomic_load(&model->count);
     for (uint32_t id = 0; id < count; id++) {

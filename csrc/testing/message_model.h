@@ -27,6 +27,7 @@ struct model_message {
     int64_t physical_offset; /* -1 until known */
     bool seen;               /* by the last verify */
     bool dead;               /* cut off by a recovery that has ended: may never be found again */
+    bool lost;               /* died with its process in memory, unpromised: was never on any disk */
 };
 
 struct message_model {
@@ -83,6 +84,9 @@ void message_model_rewind(struct message_model *model, uint32_t count);
 
 /* What the last verify did not see and retention did not remove is dead. */
 void message_model_bury_unseen(struct message_model *model, int64_t min);
+
+/* The process was killed and the last verify was the first look afterwards: what it did not see is lost. */
+void message_model_lose_unseen(struct message_model *model, int64_t min);
 
 /* Read the whole store and judge it:
  *   queues   offsets run without a hole from minimum to maximum; unit and record agree; physical offsets increase;

@@ -87,6 +87,8 @@ static bool judge_place(struct judged *judged, const struct pymq_record *record,
     if (message->seen)
         return no(judged, "message %u is found twice, again at %" PRId64, id, record->physical_offset);
     message->seen = true;
+    if (message->lost)
+        return no(judged, "message %u at %" PRId64 " died with its process and is there", id, record->physical_offset);
     if (message->dead && judged->promise->forbid_dead)
         return no(judged, "message %u at %" PRId64 " was cut off by a recovery and is back", id,
                   record->physical_offset);
@@ -176,7 +178,7 @@ static bool judge_next_offsets(struct judged *judged, struct pymq_queue **queues
     for (uint32_t id = 0; id < judged->promise->count; id++) {
         const struct model_message *message = &judged->model->messages[id];
         const char *topic = model_topic(message->topic);
-        bool held = message->queue_offset < 0;
+        bool held = message->queue_offset < 0 || message->lost;
         for (size_t i = 0; i < count && !held; i++) {
             struct pymq_queue_info info;
             pymq_queue_info(queues[i], &info);
@@ -228,7 +230,7 @@ static bool judge_promises(struct judged *judged) {
     for (uint32_t id = 0; id < count; id++) {
         const struct model_message *message = &judged->model->messages[id];
         bool promised = id < judged->promise->count || (judged->promise->flags != NULL && judged->promise->flags[id]);
-        if (!promised || message->seen)
+        if (!promised || message->seen || message->lost)
             continue;
         if (message->physical_offset >= 0 && message->physical_offset < judged->promise->removed_below)
             continue;

@@ -22,10 +22,11 @@
 #define OPERATIONS_MAX 9 /* small workloads find most, and a reader can follow them … */
 #define LONG_PERCENT 15  /* … and some are longer, to roll and remove files more than once */
 #define LONG_FACTOR 5
+#define LAZY_MS 60000
 #define IMAGES_MAX 8 /* of one workload */
 #define IMAGES_OF_RECOVERY_MAX 4
 #define STATES_OF_IMAGE 3
-#define RECOVERY_CRASH_PERCENT 12
+#define RECOVERY_CRASH_PERCENT 15
 #define OPERATIONS_TEXT_MAX 256
 
 struct taken {
@@ -52,6 +53,7 @@ static struct {
     struct test_random random;
     uint64_t seed;
     int64_t workload;
+    bool lazy; /* senders hardly ever wait */
     char operations[OPERATIONS_TEXT_MAX];
     char root[PYMQ_PATH_MAX];       /* scratch of the program */
     char store_path[PYMQ_PATH_MAX]; /* the workload's store */
@@ -60,6 +62,17 @@ static struct {
 } sweep;
 
 /* ---- images --------------------------------------------------------------------------------------------------- */
+
+static void take(struct taken *taken, struct collector *collector, const struct crash_event *event, bool locked) {
+    /* The promise is read before the image is taken: what is promised later may be missing, never the other way. */
+    taken->promise = message_model_promise(collector->model);
+    taken->recovered = atomic_load(&collector->recovered);
+    taken->image = crash_disk_image(locked);
+    taken->event_number = event->number;
+    const char *name = strrchr(event->path, '/');
+    snprintf(taken->moment, sizeof taken->moment, "%s %s %.40s", event->moment == CRASH_BEFORE ? "before" : "after",
+             event->call, name != NULL ? name + 1 : event->path);
+}
 
 static void collect(void *context, const struct crash_event *event) {
     struct collector *collector = context;
@@ -74,14 +87,7 @@ static void collect(void *context, const struct crash_event *event) {
         taken = &collector->list[place];
         crash_image_free(taken->image);
     }
-    /* The promise is read before the image is taken: what is promised later may be missing, never the other way. */
-    taken->promise = message_model_promise(collector->model);
-    taken->recovered = atomic_load(&collector->recovered);
-    taken->image = crash_disk_image(true);
-    taken->event_number = event->number;
-    const char *name = strrchr(event->path, '/');
-    snprintf(taken->moment, sizeof taken->moment, "%s %s %.40s", event->moment == CRASH_BEFORE ? "before" : "after",
-             event->call, name != NULL ? name + 1 : event->path);
+    take(taken, collector, event, true);
 }
 
 static void collector_open(struct collector *collector, size_t limit) {
@@ -108,6 +114,11 @@ static void draw_config(void) {
     config->message_size_max = (int32_t)config->log_file_size;
     config->transient_pool_enable = test_random_chance(&sweep.random, 25);
     config->transient_pool_wait_ms = 2000;
+    sweep.lazy = test_random_chance(&sweep.random, 40);
+    if (sweep.lazy) { /* nothing is flushed unless asked for: long tails that a crash can tear anywhere */
+        config->flush_interval_ms = config->flush_thorough_interval_ms = LAZY_MS;
+        config->queue_flush_interval_ms = config->queue_flush_thorough_interval_ms = LAZY_MS;
+    }
     config->log_window_size = config->log_file_size;
     config->checkpoint_bytes_max = config->log_file_size * 2;
 }
@@ -148,7 +159,7 @@ static void send_several(struct pymq_store *store, struct test_random *random, b
     unsigned flags = together ? PYMQ_APPEND_TOGETHER : 0;
     expect(message_model_append(&sweep.model, store, ids, count, flags, &result), "append");
     CHECK(result.appended == count, "appended %zu of %zu", result.appended, count);
-    if (sweep.config.flush_mode != PYMQ_SYNC_FLUSH || test_random_chance(random, 25))
+    if (sweep.config.flush_mode != PYMQ_SYNC_FLUSH || test_random_chance(random, sweep.lazy ? 90 : 25))
         return;
     expect(pymq_store_wait_acknowledged(store, result.end_offset, -1), "wait");
     message_model_promise_all(&sweep.model);
@@ -165,6 +176,27 @@ static void retain(struct pymq_store *store) {
     CHECK(pymq_store_clean_queues(store) >= 0, "clean queues");
 }
 
+/* The process dies, the machine does not: what was in the page cache is read back. Under sync flush a reader can see it
+ * now, so from now on it has to survive a power cut too. */
+static struct pymq_store *die_and_reopen(struct pymq_store *store) {
+    struct model_promise promise = message_model_promise(&sweep.model);
+    struct model_found found;
+    struct pymq_watermarks marks;
+    char why[MODEL_WHY_MAX];
+    pymq_store_abandon(store);
+    if (!sweep.config.transient_pool_enable)
+        promise.count = atomic_load(&sweep.model.count); /* every append had reached the page cache */
+    store = open_store(sweep.store_path);
+    CHECK(message_model_verify(&sweep.model, store, &promise, &found, why),
+          "seed %llu workload %lld [%s]: after a process kill: %s", (unsigned long long)sweep.seed,
+          (long long)sweep.workload, sweep.operations, why);
+    pymq_store_watermarks(store, &marks);
+    message_model_lose_unseen(&sweep.model, marks.min);
+    if (sweep.config.flush_mode == PYMQ_SYNC_FLUSH)
+        message_model_promise_all(&sweep.model);
+    return store;
+}
+
 /* One operation; returns the store, which a reopen replaces. */
 static struct pymq_store *operate(struct pymq_store *store, struct test_random *random, char *letter) {
     bool sync = sweep.config.flush_mode == PYMQ_SYNC_FLUSH;
@@ -174,7 +206,7 @@ static struct pymq_store *operate(struct pymq_store *store, struct test_random *
     if (drawn < 35) {
         *letter = 'a';
         expect(message_model_send(&sweep.model, store, topic, queue_id, draw_body_size(random),
-                                  sync && test_random_chance(random, 75)),
+                                  sync && test_random_chance(random, sweep.lazy ? 10 : 75)),
                "send");
     } else if (drawn < 50) {
         *letter = 'b';
@@ -192,11 +224,14 @@ static struct pymq_store *operate(struct pymq_store *store, struct test_random *
     } else if (drawn < 90) {
         *letter = 'd';
         retain(store);
-    } else if (drawn < 95) {
+    } else if (drawn < 93) {
         *letter = 'c';
         expect(pymq_store_close(store), "close");
         message_model_promise_all(&sweep.model);
         store = open_store(sweep.store_path);
+    } else if (drawn < 97) {
+        *letter = 'x';
+        store = die_and_reopen(store);
     } else {
         *letter = 'w'; /* let the background threads do something */
         usleep(4000);
@@ -293,7 +328,7 @@ static struct model_promise settle(struct pymq_store *store, int64_t removed_bel
 /* A message for the place behind the cut: as long as the record that died there, or shorter, so that its successor
  * would be found again if recovery had left it there. */
 static void send_behind_cut(const struct drawn *drawn, struct pymq_store *store, int64_t end, uint8_t *flags,
-                            struct test_random *random) {
+                            struct test_random *random, struct taken *between, struct collector *collector) {
     uint8_t topic = (uint8_t)test_random_below(random, MODEL_TOPICS), queue_id = 0;
     uint32_t body_size = MODEL_BODY_SIZE_MIN;
     for (uint32_t id = 0; id < atomic_load(&sweep.model.count); id++) {
@@ -304,11 +339,18 @@ static void send_behind_cut(const struct drawn *drawn, struct pymq_store *store,
             body_size = message->body_size;
         }
     }
-    uint32_t id = atomic_load(&sweep.model.count);
-    require(drawn, message_model_send(&sweep.model, store, topic, queue_id, body_size,
-                                      sweep.config.flush_mode == PYMQ_SYNC_FLUSH));
-    if (sweep.config.flush_mode != PYMQ_SYNC_FLUSH)
+    struct pymq_append_result result;
+    uint32_t id = message_model_add(&sweep.model, topic, queue_id, body_size);
+    require(drawn, message_model_append(&sweep.model, store, &id, 1, 0, &result));
+    if (between != NULL) {
+        struct crash_event event = {"append", "", CRASH_AFTER, false, crash_disk_event_count()};
+        take(between, collector, &event, false);
+    }
+    if (sweep.config.flush_mode == PYMQ_SYNC_FLUSH)
+        require(drawn, pymq_store_wait_acknowledged(store, result.end_offset, -1));
+    else
         require(drawn, pymq_store_flush(store));
+    message_model_promise_all(&sweep.model);
     flags[id] = 1;
 }
 
@@ -325,7 +367,7 @@ static void check_state(struct drawn *drawn) {
 
     promise = settle(store, promise.removed_below, flags);
     drawn->step = "sending after the crash";
-    send_behind_cut(drawn, store, found.end, flags, &random);
+    send_behind_cut(drawn, store, found.end, flags, &random, NULL, NULL);
     pymq_store_abandon(store);
     drawn->step = "after a kill that followed";
     store = open_state(drawn);
@@ -361,9 +403,12 @@ static void check_recovery_crash(struct drawn *drawn) {
     atomic_store(&collector.recovered, true);
     verify(drawn, store, &promise, &found);
     promise = settle(store, promise.removed_below, flags);
-    send_behind_cut(drawn, store, found.end, flags, &random);
+    struct taken between;
+    send_behind_cut(drawn, store, found.end, flags, &random, &between, &collector);
     pymq_store_abandon(store);
     crash_disk_stop();
+    CHECK(collector.count < IMAGES_MAX, "no room for the image taken between append and acknowledgement");
+    collector.list[collector.count++] = between;
     for (size_t i = 0; i < collector.count; i++) {
         struct taken *taken = &collector.list[i];
         struct drawn again = {.taken = taken, .random = sweep.random, .step = "after a crash of recovery"};

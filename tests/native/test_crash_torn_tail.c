@@ -17,6 +17,8 @@
 
 #define MESSAGES_MAX 64
 #define BEFORE 5 /* whole messages in front of the torn one */
+#define BEHIND 3 /* whole messages behind the damaged one */
+#define NEVER_MS 3600000 /* no checkpoint: it would vouch for the tail that is about to be torn */
 
 enum filling { FILL_ZEROS, FILL_STALE, FILL_RANDOM, FILLINGS };
 
@@ -39,6 +41,7 @@ static uint64_t cuts, kept_torn[FILLINGS];
 /* A store with BEFORE messages and the one to be torn, left as a killed process leaves it. */
 static void make_base(struct tail *tail, uint32_t first_id) {
     small_store_config(&config, PYMQ_SYNC_FLUSH);
+    config.queue_flush_interval_ms = config.queue_flush_thorough_interval_ms = NEVER_MS;
     message_model_open(&model, MESSAGES_MAX, &config);
     atomic_store(&model.count, first_id); /* ids decide about the hosts' sizes */
     for (uint32_t id = 0; id < first_id; id++)
@@ -123,6 +126,38 @@ static void tear(const struct tail *tail, int64_t cut, enum filling filling) {
     cuts++;
 }
 
+/* A record in the middle of the unsynced part is damaged, those behind it are whole and at their right places. The log
+ * ends at the damage; a new record of just the damaged one's size must not bring its successors back. */
+static void records_behind_the_cut_never_come_back(void) {
+    struct tail tail = {.name = "record", .topic = 0};
+    struct model_found found;
+    char why[MODEL_WHY_MAX], log_path[PYMQ_PATH_MAX];
+    static uint8_t flags[MESSAGES_MAX];
+    make_base(&tail, 0);
+    struct model_message damaged = model.messages[BEFORE - BEHIND];
+    scratch_join(log_path, sizeof log_path, base, "commitlog/00000000000000000000");
+    int fd = open(log_path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, "damage", 6, damaged.physical_offset + 100) == 6, "write into %s", log_path);
+    close(fd);
+    struct model_promise promise = {.flags = flags, .forbid_dead = true};
+    memset(flags, 0, sizeof flags);
+    memset(flags, 1, BEFORE - BEHIND);
+    struct pymq_store *store = small_store_open(base, &config);
+    CHECK(message_model_verify(&model, store, &promise, &found, why), "before the damage: %s", why);
+    CHECK(found.end == damaged.physical_offset, "the log ends at %lld", (long long)found.end);
+    message_model_bury_unseen(&model, 0);
+    flags[atomic_load(&model.count)] = 1;
+    int status = message_model_send(&model, store, damaged.topic, damaged.queue_id, damaged.body_size, true);
+    CHECK(status == PYMQ_OK, "send: %s", pymq_status_name(status));
+    pymq_store_abandon(store);
+    store = small_store_open(base, &config);
+    CHECK(message_model_verify(&model, store, &promise, &found, why), "after the kill: %s", why);
+    CHECK(found.end == damaged.physical_offset + damaged.size, "then the log ends at %lld", (long long)found.end);
+    pymq_store_abandon(store);
+    scratch_remove(base);
+    message_model_close(&model);
+}
+
 int main(void) {
     /* ids: 11 + BEFORE = 16 is plain IPv4; 5 + BEFORE = 10 has 10 % 7 == 3, an IPv6 born host */
     static const struct {
@@ -143,6 +178,7 @@ int main(void) {
         scratch_remove(base);
         message_model_close(&model);
     }
+    records_behind_the_cut_never_come_back();
     pymq_io_use(NULL);
     scratch_remove(root);
     printf("test_crash_torn_tail: %llu cuts; cut inside the properties and kept: %llu with zeros, %llu with an older "

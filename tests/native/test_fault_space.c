@@ -169,7 +169,7 @@ int main(void) {
     full_disk_below_dispatch_recovers("index", FAULT_FALLOCATE);
     full_disk_below_dispatch_recovers("consumequeue", FAULT_OPEN);
     full_disk_below_dispatch_recovers("index", FAULT_OPEN);
-    int64_t step = environment_integer("PYMQ_FULL", 0) != 0 ? 1 : 7;
+    int64_t step = environment_integer("PYMQ_FULL", 0) != 0 ? 1 : 4;
     static const enum fault_call calls[] = {FAULT_PWRITE, FAULT_FALLOCATE, FAULT_PREAD};
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
         for (int pool = 0; pool < 2; pool++) {
