@@ -30,7 +30,8 @@ struct pymq_allocator {
     int make_status;
     struct pymq_new_file ready; /* ready.file == NULL: none */
     bool ready_prefaulted;
-    int64_t position;   /* the writer's, as last told */
+    int64_t entered_base; /* of the file the writer is in: its successor is the only one to make ahead */
+    int64_t position;     /* the writer's, as last told */
     int64_t prefaulted; /* pages below are faulted in */
     /* Read without the lock by every append: positions from which on there is something to do. */
     _Atomic int64_t prefault_trigger;
@@ -175,12 +176,6 @@ static void *run(void *context) {
     return NULL;
 }
 
-/* The next file is made when the one that holds `position` is half full. */
-static int64_t file_trigger_of(const struct pymq_commit_log *log, int64_t position) {
-    int64_t size = log->config->log_file_size;
-    return position / size * size + size / 2;
-}
-
 /* ---- for others ---------------------------------------------------------------------------------------------- */
 
 struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log) {
@@ -193,7 +188,9 @@ struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log) {
     allocator->position = log->position;
     allocator->prefaulted = log->position;
     atomic_init(&allocator->prefault_trigger, log->active != NULL ? log->position - 1 : INT64_MAX);
-    atomic_init(&allocator->file_trigger, file_trigger_of(log, log->position));
+    allocator->entered_base = log->active != NULL ? log->active->base : log->position;
+    atomic_init(&allocator->file_trigger,
+                log->active != NULL ? log->active->base + log->config->log_file_size / 2 : INT64_MAX);
     pthread_mutex_init(&allocator->lock, NULL);
     pthread_cond_init(&allocator->work, NULL);
     pthread_cond_init(&allocator->done, NULL);
@@ -251,6 +248,9 @@ int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, struct p
     int status = allocator->make_status;
     if (allocator->ready.file != NULL) {
         *taken = allocator->ready;
+        allocator->entered_base = base;
+        atomic_store_explicit(&allocator->file_trigger, base + allocator->log->config->log_file_size / 2,
+                              memory_order_relaxed);
         allocator->ready = (struct pymq_new_file){NULL, NULL};
         status = PYMQ_OK;
         int64_t prefaulted = allocator->ready_prefaulted ? allocator->log->config->prefault_size : 0;
@@ -268,14 +268,12 @@ void pymq_allocator_advance(struct pymq_allocator *allocator, int64_t position) 
     if (position <= atomic_load_explicit(&allocator->file_trigger, memory_order_relaxed) &&
         position <= atomic_load_explicit(&allocator->prefault_trigger, memory_order_relaxed))
         return;
-    struct pymq_commit_log *log = allocator->log;
     pthread_mutex_lock(&allocator->lock);
     allocator->position = pymq_max64(allocator->position, position);
     if (position > atomic_load_explicit(&allocator->file_trigger, memory_order_relaxed)) {
-        int64_t next = position / log->config->log_file_size * log->config->log_file_size + log->config->log_file_size;
         if (allocator->ready.file == NULL && allocator->wanted_base < 0 && !allocator->making)
-            allocator->wanted_base = next;
-        atomic_store_explicit(&allocator->file_trigger, file_trigger_of(log, next), memory_order_relaxed);
+            allocator->wanted_base = allocator->entered_base + allocator->log->config->log_file_size;
+        atomic_store_explicit(&allocator->file_trigger, INT64_MAX, memory_order_relaxed); /* until it is taken */
     }
     pthread_cond_signal(&allocator->work);
     pthread_mutex_unlock(&allocator->lock);

@@ -4,6 +4,7 @@
 #endif
 #include "mapped_queue.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,6 +62,7 @@ int pymq_mapped_queue_add(struct pymq_mapped_queue *queue, struct pymq_file *fil
             }
         }
     }
+    assert(queue->count == 0 || file->base == queue->files[queue->first + queue->count - 1]->base + queue->file_size);
     if (status == PYMQ_OK)
         queue->files[queue->first + queue->count++] = file;
     pthread_mutex_unlock(&queue->lock);
