@@ -32,7 +32,7 @@ struct pymq_allocator {
     bool ready_prefaulted;
     int64_t entered_base; /* of the file the writer is in: its successor is the only one to make ahead */
     int64_t position;     /* the writer's, as last told */
-    int64_t prefaulted; /* pages below are faulted in */
+    int64_t prefaulted;   /* pages below are faulted in */
     /* Read without the lock by every append: positions from which on there is something to do. */
     _Atomic int64_t prefault_trigger;
     _Atomic int64_t file_trigger;

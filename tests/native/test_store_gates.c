@@ -224,6 +224,52 @@ static void test_listeners_are_bounded(void) {
     scratch_end(path);
 }
 
+/* A disk that is slow to allocate holds up whoever needs the next file, and with him the append lock. */
+static _Atomic bool allocation_stalls;
+
+static int stalling_fallocate(int fd, off_t offset, off_t size) {
+    while (atomic_load(&allocation_stalls))
+        usleep(1000);
+    return posix_fallocate(fd, offset, size);
+}
+
+static void *send_over_the_edge(void *context) {
+    static uint8_t body[1500];
+    CHECK_EQ(send_record(context, "busy", 0, (struct pymq_slice){body, sizeof body}, "", 0).status, PYMQ_OK);
+    return NULL;
+}
+
+static void test_a_lock_held_too_long_shows_as_page_cache_busy(void) {
+    const char *path = scratch("busy");
+    struct pymq_store_config config = small_config();
+    config.log_file_size = 2048;
+    config.page_cache_busy_ms = 20;
+    struct pymq_io io = pymq_io_kernel;
+    io.fallocate = stalling_fallocate;
+    pymq_io_use(&io);
+    struct pymq_store *store = open_or_die(path, &config);
+    struct pymq_store_stats stats;
+    static uint8_t small[600]; /* not yet half of the first file, so that no second one is made ahead */
+    CHECK_EQ(send_record(store, "busy", 0, (struct pymq_slice){small, sizeof small}, "", 0).status, PYMQ_OK);
+    pymq_store_stats(store, &stats);
+    CHECK(!stats.page_cache_busy);
+    atomic_store(&allocation_stalls, true);
+    pthread_t sender;
+    CHECK_EQ(pthread_create(&sender, NULL, send_over_the_edge, store), 0);
+    do {
+        usleep(1000);
+        pymq_store_stats(store, &stats);
+    } while (!stats.page_cache_busy);
+    atomic_store(&allocation_stalls, false);
+    pthread_join(sender, NULL);
+    pymq_store_stats(store, &stats);
+    CHECK(!stats.page_cache_busy);
+    CHECK(stats.lock_hold_us_max >= 20000);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    pymq_io_use(NULL);
+    scratch_end(path);
+}
+
 static void test_refused_writes_lose_nothing_and_come_back(void) {
     const char *path = scratch("readonly");
     struct pymq_store_config config = small_config();
@@ -270,6 +316,7 @@ int main(void) {
     RUN(test_puts_that_wait_for_a_buffer_skip_no_file);
     RUN(test_listeners_are_told_of_flushes_and_arrivals);
     RUN(test_listeners_are_bounded);
+    RUN(test_a_lock_held_too_long_shows_as_page_cache_busy);
     RUN(test_refused_writes_lose_nothing_and_come_back);
     RUN(test_close_wakes_those_who_wait);
     return check_summary();
