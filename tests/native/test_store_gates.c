@@ -2,6 +2,7 @@
 #include "store_help.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
