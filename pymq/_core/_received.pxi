@@ -1,6 +1,7 @@
 # A message as it was read: the fields of its record, with the texts made when somebody looks.
 
 @cython.final
+@cython.no_gc  # holds texts and a dict of texts only: no cycle to look for
 @cython.freelist(64)
 cdef class ReceivedMessage:
     """One message read from the store. Its body's CRC was verified before this object was made.

@@ -15,6 +15,7 @@ cdef str text_of_host(pymq_host *host):
 
 
 @cython.final
+@cython.no_gc  # holds texts only: no cycle to look for
 @cython.freelist(64)
 cdef class SendResult:
     """Where a message stands, and when it was stored.
