@@ -75,7 +75,7 @@ int pymq_checkpoint_save(const char *path, const struct pymq_checkpoint *checkpo
         return pymq_io_status(errno);
     int status = pymq_io_pwrite_full(fd, bytes, sizeof bytes, 0);
     if (status == PYMQ_OK && pymq_io->fdatasync(fd) != 0)
-        status = PYMQ_EIO;
+        status = PYMQ_EFAILED;
     int saved = errno;
     pymq_io->close(fd);
     errno = saved;

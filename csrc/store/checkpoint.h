@@ -37,7 +37,7 @@ struct pymq_checkpoint {
 /* A missing or short file gives zeros and PYMQ_OK. */
 int pymq_checkpoint_load(const char *path, struct pymq_checkpoint *checkpoint);
 
-/* Write both parts and sync. */
+/* Write both parts and sync. PYMQ_EFAILED when the sync failed. */
 int pymq_checkpoint_save(const char *path, const struct pymq_checkpoint *checkpoint);
 
 #endif

@@ -119,15 +119,15 @@ int pymq_queue_unit(struct pymq_queue *queue, int64_t offset, struct pymq_cq_uni
 /* The queue's directory and, once per process, the topic's above it: units in a directory that a power cut forgets
  * would be as lost as unsynced ones. consumequeue/ itself is synced by the checkpoint. */
 static int sync_directories(struct pymq_queue *queue) {
-    int status = pymq_io_sync_directory(queue->files.directory);
-    if (status != PYMQ_OK || queue->directories_synced)
-        return status;
+    if (pymq_io_sync_directory(queue->files.directory) != PYMQ_OK)
+        return PYMQ_EFAILED;
+    if (queue->directories_synced)
+        return PYMQ_OK;
     char topic[PYMQ_PATH_MAX];
     memcpy(topic, queue->files.directory, strlen(queue->files.directory) + 1);
     *strrchr(topic, '/') = '\0';
-    status = pymq_io_sync_directory(topic);
-    queue->directories_synced = status == PYMQ_OK;
-    return status;
+    queue->directories_synced = pymq_io_sync_directory(topic) == PYMQ_OK;
+    return queue->directories_synced ? PYMQ_OK : PYMQ_EFAILED;
 }
 
 int pymq_queue_flush(struct pymq_queue *queue) {
@@ -147,7 +147,7 @@ int pymq_queue_flush(struct pymq_queue *queue) {
         if (fd < 0) /* gone by retention is fine; gone otherwise is not */
             status = errno == ENOENT && pymq_mapped_queue_begin(&queue->files) > file->base ? PYMQ_OK : PYMQ_EIO;
         else if (pymq_io->fdatasync(fd) != 0)
-            status = PYMQ_EIO;
+            status = PYMQ_EFAILED;
         int saved = errno;
         if (fd >= 0)
             pymq_io->close(fd);

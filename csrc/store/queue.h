@@ -80,7 +80,8 @@ int pymq_queue_correct_min(struct pymq_queue *queue, int64_t physical_min);
 /* Unlink whole files whose units all lie below the minimum; never the last. Returns files removed. */
 ssize_t pymq_queue_remove_expired(struct pymq_queue *queue);
 
-/* fdatasync what is not flushed. PYMQ_OK or PYMQ_EIO. */
+/* fdatasync what is not flushed. PYMQ_OK; PYMQ_EFAILED when a sync failed, after which no later one is to be believed;
+ * PYMQ_EIO when a file could not be opened, which may be tried again. */
 int pymq_queue_flush(struct pymq_queue *queue);
 
 /* Read unit number `offset`; PYMQ_OK, PYMQ_ENOTFOUND, PYMQ_EIO, PYMQ_EMAPS. */

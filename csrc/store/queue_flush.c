@@ -4,6 +4,8 @@
  * checkpoint_bytes_max of log) flushes everything and writes the checkpoint: its safe offset is what had been
  * dispatched before the pass began and is flushed in the log.
  */
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "pymq/io.h"
@@ -51,8 +53,21 @@ static int flush_queues(struct pymq_store *store, int32_t least_pages, bool stop
         }
         status = pymq_queue_flush(list.queues[i]);
     }
+    int saved = errno;
     free(list.queues);
+    errno = saved;
     return status;
+}
+
+/* A sync of a queue, the index or the checkpoint failed. A repeated one may report success for pages that are gone, and
+ * a checkpoint would then vouch for units that no disk has: the same end as for the log. */
+static void fail_sync(struct pymq_store *store, const char *what, int code) {
+    struct pymq_error error;
+    pymq_fail(
+        &error, PYMQ_EFAILED, code,
+        "%s/%s: a sync failed: %s; the store acknowledges nothing any more: repair the disk and open the store again",
+        store->path, what, strerror(code));
+    pymq_marks_fail(&store->marks, &error);
 }
 
 static void fill_checkpoint(struct pymq_store *store, int64_t safe, int64_t logics_timestamp_ms, bool clean) {
@@ -88,11 +103,14 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
         pymq_min64(atomic_load(&store->flushed_timestamp_ms), atomic_load(&store->dispatched_timestamp_ms));
     int64_t dispatched = atomic_load_explicit(&store->marks.dispatched, memory_order_acquire);
     int64_t safe = pymq_min64(dispatched, atomic_load(&store->marks.flushed));
+    const char *what = "consumequeue";
     status = flush_queues(store, 0, false);
-    if (status == PYMQ_OK)
-        status = pymq_io_sync_directory(store->queues.directory);
-    if (status == PYMQ_OK && store->index != NULL)
+    if (status == PYMQ_OK && pymq_io_sync_directory(store->queues.directory) != PYMQ_OK)
+        status = PYMQ_EFAILED;
+    if (status == PYMQ_OK && store->index != NULL) {
+        what = "index";
         status = pymq_index_flush(store->index);
+    }
     if (status == PYMQ_ENOTFOUND) { /* an index file was taken from us: the next open builds it again */
         struct pymq_index_marks index;
         pymq_index_marks(store->index, &index);
@@ -102,10 +120,13 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
     }
     if (status == PYMQ_OK) {
         fill_checkpoint(store, safe, logics_timestamp_ms, clean && !store->index_lost);
+        what = "checkpoint";
         status = pymq_checkpoint_save(path, &store->checkpoint);
     }
     if (status == PYMQ_OK)
         atomic_store(&store->checkpoint_safe, safe);
+    else if (status == PYMQ_EFAILED)
+        fail_sync(store, what, errno);
     pthread_mutex_unlock(&store->checkpoint_lock);
     return status;
 }
@@ -128,7 +149,8 @@ static void *run(void *context) {
         int64_t now_ms = pymq_monotonic_ns() / 1000000;
         if (!checkpoint_is_due(store, now_ms - thorough_ms)) {
             pthread_mutex_lock(&store->checkpoint_lock);
-            flush_queues(store, store->config.queue_flush_least_pages, true); /* a failure is met again, thoroughly */
+            if (flush_queues(store, store->config.queue_flush_least_pages, true) == PYMQ_EFAILED)
+                fail_sync(store, "consumequeue", errno); /* any other failure is met again, thoroughly */
             pthread_mutex_unlock(&store->checkpoint_lock);
         } else if (pymq_checkpoint_round(store, false) == PYMQ_OK) {
             thorough_ms = now_ms;
