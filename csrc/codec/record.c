@@ -181,11 +181,15 @@ static int decode_variable(const uint8_t *at, const uint8_t *end, struct pymq_re
     return PYMQ_OK;
 }
 
-/* Whether a sector that begins inside the properties holds nothing but zeros up to its or their end. Holes
- * anywhere else in a record show as a wrong magic, length, topic or body CRC. */
+/* Whether a sector that begins inside the properties holds nothing but zeros up to its or their end, or whether they
+ * end in a zero, as they would if the record had been cut anywhere inside them. Holes anywhere else in a record show
+ * as a wrong magic, length, topic or body CRC. */
 static bool properties_have_hole(const uint8_t *record_source, const struct pymq_record *record,
                                  int64_t physical_offset) {
     static const uint8_t zeros[PYMQ_SECTOR_SIZE];
+    if (record->properties.size > 0 && record->properties.data[record->properties.size - 1] == 0) {
+        return true;
+    }
     /* Unsigned: the caller may pass any offset, and only its position within a sector matters. */
     uint64_t start = (uint64_t)physical_offset + (uint64_t)(record->properties.data - record_source);
     size_t first = (size_t)(-start % PYMQ_SECTOR_SIZE);

@@ -297,6 +297,22 @@ static void test_missing_sector_inside_properties_shows(void) {
     free(bytes);
 }
 
+/* The same at every byte: a record whose last bytes never reached the disk and read as zeros is not a whole one. */
+static void test_properties_cut_short_by_zeros_show_at_every_byte(void) {
+    struct pymq_record record = sample();
+    struct pymq_record decoded;
+    size_t size;
+    uint8_t *bytes = round_trip(&record, &size);
+    for (size_t cut = size - record.properties.size; cut < size; cut++) {
+        uint8_t *torn = check_exact(bytes, size);
+        memset(torn + cut, 0, size - cut);
+        CHECK_EQ(pymq_record_decode(torn, size, CHECK_ALL | PYMQ_CHECK_HOLES, record.physical_offset, &decoded),
+                 PYMQ_ECORRUPT);
+        free(torn);
+    }
+    free(bytes);
+}
+
 static void test_flipped_bit_in_lengths_magic_offset_or_body_shows(void) {
     struct pymq_record record = sample();
     struct pymq_record decoded;
@@ -433,6 +449,7 @@ int main(void) {
     RUN(test_flipped_bit_in_lengths_magic_offset_or_body_shows);
     RUN(test_checks_are_only_those_asked_for);
     RUN(test_sizes_below_the_smallest_record);
+    RUN(test_properties_cut_short_by_zeros_show_at_every_byte);
     RUN(test_blank_tails);
     RUN(test_golden_log_round_trips);
     RUN(test_arbitrary_bytes_stay_inside);

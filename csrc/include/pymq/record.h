@@ -79,9 +79,11 @@ enum pymq_record_check {
     PYMQ_CHECK_STRUCTURE = 0,     /* always: lengths, magic, topic and property structure agree with the total size */
     PYMQ_CHECK_BODY_CRC = 1 << 0, /* and the body's CRC */
     PYMQ_CHECK_OFFSET = 1 << 1,   /* and the record's own physical offset equals `physical_offset` */
-    /* And no 512-byte sector that begins inside the properties is all zeros up to its or their end: what a power cut
-     * leaves where a sector was never written, and the one hole the other checks cannot see. A user's value of NULs
-     * lying exactly so would be refused too: for the part of an unclean log that was never flushed, not for reading. */
+    /* And no 512-byte sector that begins inside the properties is all zeros up to its or their end, nor are they cut
+     * short by zeros: what a power cut leaves where bytes were never written, and the one hole the other checks cannot
+     * see. A user's value of NULs lying exactly so would be refused too, so this is for the part of an unclean log that
+     * was never flushed, not for reading; and writers end properties with their separator, so that a value's last byte
+     * is never the record's. */
     PYMQ_CHECK_HOLES = 1 << 2,
 };
 
