@@ -119,7 +119,7 @@ def follow(mq: EmbeddedStore, say: Say) -> None:
 
 def consume(path: Path, say: Say) -> None:
     """A group reads on where it stopped, in another life of the store."""
-    say("\n4. A consumer group over a restart")
+    say("\n5. A consumer group over a restart")
     with open(path) as mq:
         group = mq.group("billing")
         group.reset("bills", 0, mq.send("bills", b"bill 0").queue_offset)
@@ -141,7 +141,7 @@ def figures(mq: EmbeddedStore, say: Say) -> None:
     """How the store stands."""
     stats = mq.stats()
     marks = stats.watermarks
-    say("\n5. The store now")
+    say("\n4. The store now")
     say(f"   log       {marks.min:,} to {marks.written:,}, flushed to {marks.flushed:,}, visible to {marks.visible:,}")
     say(f"   topics    {', '.join(f'{q.topic}/{q.queue_id} ({q.max_offset:,})' for q in mq.queues())}")
     slow = {label: count for label, count in stats.latency_buckets.items() if count}

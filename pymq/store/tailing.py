@@ -118,13 +118,9 @@ class TailReader:
                 messages = self.read()
                 if messages is not None:
                     break
-                if not arrivals.wait(seen, deadline_s) and self.read_last(deadline_s):
+                if not arrivals.wait(seen, deadline_s):
                     return
             yield from messages
-
-    def read_last(self, deadline_s: float | None) -> bool:
-        """Whether the time is really over."""
-        return deadline_s is not None and time.monotonic() >= deadline_s
 
     async def asynchronous(self, idle_s: float | None) -> AsyncIterator[ReceivedMessage]:
         """The same for an asyncio loop, without blocking it."""
