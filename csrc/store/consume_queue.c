@@ -83,7 +83,9 @@ static int start_at(struct pymq_queue *queue, int64_t position) {
 }
 
 int pymq_queue_put(struct pymq_queue *queue, int64_t physical_offset, int32_t size, int64_t tags_code,
-                   int64_t queue_offset) {
+                   int64_t queue_offset, enum pymq_skip skip) {
+    if (queue_offset < 0 || queue_offset > INT64_MAX / PYMQ_CQ_UNIT_SIZE - queue->files.file_size)
+        return PYMQ_ECORRUPT;
     int64_t position = queue_offset * PYMQ_CQ_UNIT_SIZE;
     int64_t current = atomic_load_explicit(&queue->max_position, memory_order_relaxed);
     if (physical_offset + size <= queue->max_physical || position < current)
@@ -92,6 +94,9 @@ int pymq_queue_put(struct pymq_queue *queue, int64_t physical_offset, int32_t si
     if (position > current) {
         /* Differs from Apache, which would write the unit in the wrong place and log a bug: a gap is filled. */
         bool empty = pymq_mapped_queue_count(&queue->files) == 0;
+        int64_t units = (position - current) / PYMQ_CQ_UNIT_SIZE;
+        if (empty ? skip == PYMQ_SKIP_DAMAGED : skip != PYMQ_SKIP_FILLED || units > PYMQ_SKIP_UNITS_MAX)
+            return PYMQ_ECORRUPT;
         status = empty ? start_at(queue, position) : fill(queue, current, position);
     }
     if (status == PYMQ_OK)

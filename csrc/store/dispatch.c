@@ -13,7 +13,8 @@ int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *rec
     struct pymq_record_keys keys;
     pymq_record_keys(record, &store->config.delay_levels, &keys);
     int transaction = record->sys_flag & PYMQ_SYS_TRANSACTION_MASK;
-    if (transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK) {
+    bool consumable = transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
+    if (consumable && record->physical_offset >= store->queues_from) {
         struct pymq_queue *queue;
         int status = pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id,
                                           true, &queue);
@@ -21,7 +22,7 @@ int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *rec
             return PYMQ_OK; /* such a record was never accepted through a queue; it stays readable by its offset */
         if (status == PYMQ_OK)
             status = pymq_queue_put(queue, record->physical_offset, record->total_size, keys.tags_code,
-                                    record->queue_offset);
+                                    record->queue_offset, store->skip);
         if (status != PYMQ_OK)
             return status;
     }

@@ -14,6 +14,7 @@ struct pymq_mapped_queue {
     pthread_mutex_t lock;
     char *directory;
     int64_t file_size;
+    bool sparse; /* derived files: blocks come in steps with the units, and go when units do */
     struct pymq_window_cache *cache;
     struct pymq_file **files; /* by base, ascending; guarded by lock */
     uint32_t count, capacity;

@@ -57,10 +57,19 @@ int pymq_queue_table_load(struct pymq_queue_table *table, enum pymq_gap gap, str
 
 /* ---- one queue ------------------------------------------------------------------------------------------------ */
 
+/* What a record means that is not the next of its queue. Ours always are: offsets are given under the append lock. */
+enum pymq_skip {
+    PYMQ_SKIP_DAMAGED,  /* the record is damaged: PYMQ_ECORRUPT */
+    PYMQ_SKIP_AT_START, /* the log's head is gone: a queue without units may begin late, otherwise as above */
+    PYMQ_SKIP_FILLED,   /* a log we did not write: filler units up to the record, within a bound */
+};
+
+#define PYMQ_SKIP_UNITS_MAX 1000000 /* of filler; a record that wants more is damaged whatever wrote it */
+
 /* Write the unit for queue offset `queue_offset`. The dispatcher's (or recovery's). Already there: PYMQ_OK and
  * nothing happens. PYMQ_ENOSPC, PYMQ_EIO, PYMQ_EMAPS: nothing has changed, try again. */
 int pymq_queue_put(struct pymq_queue *queue, int64_t physical_offset, int32_t size, int64_t tags_code,
-                   int64_t queue_offset);
+                   int64_t queue_offset, enum pymq_skip skip);
 
 /* Find where the valid units end, by the units alone (a clean stop), and set the positions. */
 int pymq_queue_recover(struct pymq_queue *queue);

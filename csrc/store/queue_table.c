@@ -102,6 +102,7 @@ static int create_locked(struct pymq_queue_table *table, uint64_t hash, const ui
         free(queue);
         return PYMQ_ENOMEM;
     }
+    queue->files.sparse = true;
     memcpy(queue->topic, topic, size);
     queue->topic_size = (uint32_t)size;
     queue->queue_id = queue_id;

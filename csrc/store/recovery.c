@@ -148,6 +148,7 @@ static int truncate_index(struct recovery *recovery, int64_t end) {
     if (status != PYMQ_OK || reindex_from >= end)
         return status;
     struct pymq_walk_result again;
+    store->queues_from = end; /* for the index only: queues are as they should be */
     return pymq_walk(store, file_begin(recovery, reindex_from), INT64_MAX, &again, recovery->error);
 }
 
@@ -155,6 +156,7 @@ static int prepare_after_crash(struct recovery *recovery) {
     struct pymq_store *store = recovery->store;
     int64_t cut = start_after_crash(recovery);
     recovery->walk_from = cut;
+    store->queues_from = cut;
     int status = truncate_queues(recovery, cut, true);
     if (status == PYMQ_OK && store->index != NULL) {
         int64_t reindex_from = cut;
@@ -275,6 +277,10 @@ static int recover_log(struct recovery *recovery, bool clean) {
     status = clean ? prepare_after_clean_stop(recovery) : prepare_after_crash(recovery);
     if (status != PYMQ_OK)
         return status;
+    if (!store->checkpoint.extended)
+        store->skip = PYMQ_SKIP_FILLED; /* in a log that pymq did not leave behind anything goes */
+    else
+        store->skip = recovery->log_begin > 0 ? PYMQ_SKIP_AT_START : PYMQ_SKIP_DAMAGED;
     store->stats.recovered_from = recovery->walk_from;
     int64_t unflushed_from = clean ? INT64_MAX : store->checkpoint.extended ? store->checkpoint.flushed_offset : 0;
     status = pymq_walk(store, recovery->walk_from, unflushed_from, &recovery->walk, recovery->error);
@@ -289,6 +295,8 @@ int pymq_recover(struct pymq_store *store, struct pymq_error *error) {
     struct recovery recovery = {.store = store, .error = error};
     errno = 0;
     int status = recover_log(&recovery, clean);
+    store->skip = PYMQ_SKIP_DAMAGED;
+    store->queues_from = 0;
     free(recovery.queues);
     store->stats.recovered_clean = clean;
     store->stats.recovered_to = recovery.walk.end;

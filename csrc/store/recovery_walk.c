@@ -112,6 +112,8 @@ static int walk_records(struct walk *walk, int64_t from, struct pymq_walk_result
             continue;
         }
         status = pymq_dispatch_record(walk->store, &record);
+        if (status == PYMQ_ECORRUPT)
+            return PYMQ_OK; /* whole by itself, but not the next of its queue: here the log ends */
         if (status != PYMQ_OK)
             return status;
         result->last_record = walk->offset;

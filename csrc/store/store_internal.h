@@ -28,6 +28,9 @@ struct pymq_store {
     struct pymq_store_config config;
     char *path;
     struct pymq_lock_file *lock_file;
+    /* What recovery tells dispatch; constant while threads run. */
+    int64_t queues_from;  /* records below are in their queues already, or were on purpose taken out of them */
+    enum pymq_skip skip;
     bool crashed; /* `abort` was found at open: the last stop was not clean */
     struct pymq_marks marks;
     struct pymq_store_pool pool;
