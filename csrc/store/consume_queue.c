@@ -139,6 +139,8 @@ int pymq_queue_flush(struct pymq_queue *queue) {
     atomic_store_explicit(&queue->dirty, false, memory_order_release); /* before the look: a later put sets it again */
     int64_t target = atomic_load_explicit(&queue->max_position, memory_order_acquire);
     int64_t from = atomic_load(&queue->flushed_position);
+    if (queue->cut_unsynced) /* the file that was cut, even if its last unit is the one before the cut */
+        from = pymq_min64(from, target - 1);
     int status = PYMQ_OK;
     bool new_file = false;
     for (int64_t at = from; at < target && status == PYMQ_OK;) {
@@ -163,11 +165,13 @@ int pymq_queue_flush(struct pymq_queue *queue) {
     }
     if (status == PYMQ_OK && (new_file || !queue->directories_synced))
         status = sync_directories(queue);
-    if (status == PYMQ_OK)
-        atomic_store(&queue->flushed_position, target);
-    else
+    if (status != PYMQ_OK) {
         atomic_store_explicit(&queue->dirty, true, memory_order_release);
-    return status;
+        return status;
+    }
+    atomic_store(&queue->flushed_position, target);
+    queue->cut_unsynced = false;
+    return PYMQ_OK;
 }
 
 int pymq_queue_correct_min(struct pymq_queue *queue, int64_t physical_min) {

@@ -180,6 +180,7 @@ int pymq_queue_truncate(struct pymq_queue *queue, struct pymq_commit_log *log, i
         return status;
     if (end > begin) {
         status = pymq_mapped_queue_truncate(&queue->files, end);
+        queue->cut_unsynced = true;
     } else {
         queue->lost_position = begin;
         end = 0;
@@ -189,6 +190,7 @@ int pymq_queue_truncate(struct pymq_queue *queue, struct pymq_commit_log *log, i
     }
     if (status == PYMQ_OK)
         set_positions(queue, end, &last);
+    atomic_store(&queue->dirty, queue->cut_unsynced);
     return status;
 }
 

@@ -16,6 +16,9 @@
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE 0x01
 #endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 0x02
+#endif
 #ifndef FALLOC_FL_ZERO_RANGE
 #define FALLOC_FL_ZERO_RANGE 0x10
 #endif
@@ -30,6 +33,10 @@ static int kernel_zero_range(int fd, off_t offset, off_t size) {
     return fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, size) == 0 ? 0 : errno;
 }
 
+static int kernel_punch_hole(int fd, off_t offset, off_t size) {
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size) == 0 ? 0 : errno;
+}
+
 static void *kernel_mmap(size_t size, int protection, int fd, off_t offset) {
     return mmap(NULL, size, protection, MAP_SHARED, fd, offset);
 }
@@ -40,6 +47,7 @@ const struct pymq_io pymq_io_kernel = {
     .ftruncate = ftruncate,
     .fallocate = kernel_fallocate,
     .zero_range = kernel_zero_range,
+    .punch_hole = kernel_punch_hole,
     .pread = pread,
     .pwrite = pwrite,
     .fdatasync = fdatasync,
@@ -193,4 +201,14 @@ int pymq_io_zero(int fd, int64_t offset, int64_t size) {
         size -= (int64_t)step;
     }
     return PYMQ_OK;
+}
+
+int pymq_io_punch(int fd, int64_t offset, int64_t size) {
+    if (size <= 0)
+        return PYMQ_OK;
+    int code = (pymq_io->punch_hole != NULL ? pymq_io->punch_hole : kernel_punch_hole)(fd, offset, size);
+    if (code == EOPNOTSUPP || code == ENOSYS)
+        return pymq_io_zero(fd, offset, size);
+    errno = code;
+    return code == 0 ? PYMQ_OK : pymq_io_status(code);
 }

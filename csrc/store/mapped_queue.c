@@ -174,16 +174,13 @@ static bool is_zero_from(int fd, int64_t position, int64_t size) {
     return page_end == size || (lseek(fd, page_end, SEEK_DATA) < 0 && errno == ENXIO);
 }
 
-/* Zeros from `position` on, and synced. A log file keeps its blocks, since it is stored into without asking for them
- * again; a sparse one gives them back, or ten thousand queues would grow to their full size at their first recovery. */
+/* Zeros from `position` on. A log file keeps its blocks, since it is stored into without asking for them again, and is
+ * synced, because records follow at once. A sparse one gives its blocks back, or ten thousand queues would grow to
+ * their full size at their first recovery; its owner syncs it before a checkpoint vouches for it. */
 static int clear_from(struct pymq_mapped_queue *queue, int fd, int64_t position, int64_t size) {
-    int status;
-    if (!queue->sparse)
-        status = pymq_io_zero(fd, position, size - position);
-    else if (pymq_io->ftruncate(fd, position) == 0 && pymq_io->ftruncate(fd, size) == 0)
-        status = PYMQ_OK;
-    else
-        status = pymq_io_status(errno);
+    if (queue->sparse)
+        return pymq_io_punch(fd, position, size - position);
+    int status = pymq_io_zero(fd, position, size - position);
     if (status == PYMQ_OK && pymq_io->fdatasync(fd) != 0)
         status = PYMQ_EIO;
     return status;
@@ -374,7 +371,7 @@ int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting,
             status = drop_from(queue, bases, i, count, error);
             break;
         }
-        status = follows ? load_file(queue, bases[i], i == count - 1, count == 1 && gap == PYMQ_GAP_REFUSED, setting, error)
+        status = follows ? load_file(queue, bases[i], i == count - 1, count == 1, setting, error)
                          : pymq_fail(error, PYMQ_EMISMATCH, 0,
                                      "%s/%020" PRId64 ": files do not follow each other in steps of %s (%" PRId64
                                      "): a file is missing, the size differs, or the log lies in several paths, which "

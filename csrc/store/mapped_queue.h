@@ -62,9 +62,9 @@ int64_t pymq_mapped_queue_end(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_last(struct pymq_mapped_queue *queue);
 
-/* Everything from `offset` on reads as zeros afterwards and later files are gone; synced, directory included. The
- * first file always stays, because its name is the only record of where the queue has got to. Nobody else may use the
- * queue meanwhile (recovery). */
+/* Everything from `offset` on reads as zeros afterwards and later files are gone; synced, directory included (a sparse
+ * queue's last file is not: see clear_from). The first file always stays, because its name is the only record of where
+ * the queue has got to. Nobody else may use the queue meanwhile (recovery). */
 int pymq_mapped_queue_truncate(struct pymq_mapped_queue *queue, int64_t offset);
 
 /* Copy bytes [offset, offset + size) by pread, across files; returns bytes copied, fewer at the end, or PYMQ_EIO. */

@@ -27,6 +27,7 @@ struct pymq_queue {
     _Atomic int64_t flushed_position;
     _Atomic bool dirty;
     int64_t lost_position;   /* where a queue without any trusted unit seemed to begin; recovery's */
+    bool cut_unsynced;       /* recovery cut it and did not sync; the next flush does, whatever was put since */
     bool directories_synced; /* by this process; guarded by the checkpoint lock */
 };
 

@@ -231,6 +231,8 @@ int64_t pymq_queue_offset_by_time(struct pymq_store *store, struct pymq_queue *q
 
 /* ---- by key -------------------------------------------------------------------------------------------------- */
 
+#define INDEX_TIME_STEP_MS 1000
+
 struct key_query {
     struct pymq_store *store;
     struct pymq_slice topic, key;
@@ -276,8 +278,10 @@ ssize_t pymq_store_query(struct pymq_store *store, const uint8_t *topic, size_t 
                          size_t key_size, int64_t begin_ms, int64_t end_ms, int64_t *offsets, size_t count_max) {
     if (store->index == NULL)
         return PYMQ_EUNSUPPORTED;
+    /* The index keeps whole seconds, rounded down: ask it for a second more, and go by the record. */
+    int64_t index_begin_ms = begin_ms > INDEX_TIME_STEP_MS ? begin_ms - INDEX_TIME_STEP_MS : 0;
     struct key_query query = {store, {topic, (uint32_t)topic_size}, {key, (uint32_t)key_size}, begin_ms, end_ms};
-    return pymq_index_query(store->index, topic, topic_size, key, key_size, begin_ms, end_ms,
+    return pymq_index_query(store->index, topic, topic_size, key, key_size, index_begin_ms, end_ms,
                             pymq_commit_log_min(&store->log), atomic_load(&store->marks.visible), verify_key, &query,
                             offsets, count_max);
 }

@@ -15,6 +15,7 @@ struct pymq_io {
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, off_t offset, off_t size);  /* allocate blocks; like posix_fallocate, returns errno */
     int (*zero_range)(int fd, off_t offset, off_t size); /* read as zeros afterwards, blocks stay allocated; errno */
+    int (*punch_hole)(int fd, off_t offset, off_t size); /* the same, blocks given back; NULL stands for the kernel's */
     ssize_t (*pread)(int fd, void *target, size_t size, off_t offset);
     ssize_t (*pwrite)(int fd, const void *source, size_t size, off_t offset);
     int (*fdatasync)(int fd);
@@ -53,6 +54,9 @@ int pymq_io_replace_file(const char *path, const void *source, size_t size);
 
 /* Make bytes [offset, offset + size) of `fd` read as zeros and stay allocated, whatever the file system offers. */
 int pymq_io_zero(int fd, int64_t offset, int64_t size);
+
+/* Make them read as zeros and give their blocks back where the file system can. */
+int pymq_io_punch(int fd, int64_t offset, int64_t size);
 
 /* ENOSPC and EDQUOT become PYMQ_ENOSPC, ENOMEM PYMQ_ENOMEM, everything else PYMQ_EIO. */
 int pymq_io_status(int sys_errno);
