@@ -300,14 +300,12 @@ cdef class _StoreReader(_StoreWriter):
             key_data = PyUnicode_AsUTF8AndSize(key, &key_size)
             self.settle(store)
             with nogil:
-                # The index keeps whole seconds, rounded down: ask for one more, and look at the records.
                 count = pymq_store_query(store, <const uint8_t *>topic_data, <size_t>topic_size,
-                                         <const uint8_t *>key_data, <size_t>key_size, max(0, begin_ms - 1000), end_ms,
+                                         <const uint8_t *>key_data, <size_t>key_size, begin_ms, end_ms,
                                          offsets, <size_t>max_count)
             if count < 0:
                 raise error_of_status(self, <int>count, f"looking up {key[:200]!r} in {topic[:200]!r}")
-            found = [self.read_one(store, offsets[index]) for index in range(count)]
-            return [message for message in found if message.store_timestamp_ms >= begin_ms]
+            return [self.read_one(store, offsets[index]) for index in range(count)]
         finally:
             self.active -= 1
 
