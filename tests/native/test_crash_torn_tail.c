@@ -2,9 +2,9 @@
  * random. Recovery must end exactly at the last whole record: found.end, which verify holds against the queues and the
  * log's own end, is where the torn record began.
  *
- * One thing recovery does not see: a cut inside the properties in the middle of a sector. RocketMQ's record has no
- * checksum over them and users may put any bytes there. (Sectors that were never written are seen: the crash sweep
- * covers those.) Such a record may stay if its body is right; the program says how many did.
+ * One thing recovery does not see: a cut inside the properties with other bytes than zeros behind. RocketMQ's record
+ * has no checksum over them and users may put any bytes there. Such a record may stay if its body is right; the program
+ * says how many did. With zeros, which is what a power cut leaves behind the end of a log, there is no such excuse.
  */
 #include "../../csrc/testing/message_content.h"
 #include "../../csrc/testing/message_model.h"
@@ -112,7 +112,7 @@ static void tear(const struct tail *tail, int64_t cut, enum filling filling) {
     pymq_store_watermarks(store, &marks);
     int64_t expected = same ? tail->end : tail->begin;
     bool exact = held && found.end == expected && marks.written == expected;
-    if (!exact && differs_at >= tail->properties_at && marks.written == tail->end) {
+    if (!exact && filling != FILL_ZEROS && differs_at >= tail->properties_at && marks.written == tail->end) {
         kept_torn[filling]++; /* see above: only properties differ, or verify would have said more than that */
         CHECK(held || strstr(why, "wrong properties") != NULL, "%s cut at byte %lld, %s behind: %s", tail->name,
               (long long)(cut - tail->begin), filling_names[filling], why);
@@ -181,9 +181,9 @@ int main(void) {
     records_behind_the_cut_never_come_back();
     pymq_io_use(NULL);
     scratch_remove(root);
-    printf("test_crash_torn_tail: %llu cuts; cut inside the properties and kept: %llu with zeros, %llu with an older "
-           "record, %llu with random bytes behind: ok\n",
-           (unsigned long long)cuts, (unsigned long long)kept_torn[FILL_ZEROS],
-           (unsigned long long)kept_torn[FILL_STALE], (unsigned long long)kept_torn[FILL_RANDOM]);
+    printf("test_crash_torn_tail: %llu cuts; cut inside the properties and kept: %llu with an older record, %llu with "
+           "random bytes behind: ok\n",
+           (unsigned long long)cuts, (unsigned long long)kept_torn[FILL_STALE],
+           (unsigned long long)kept_torn[FILL_RANDOM]);
     return 0;
 }
