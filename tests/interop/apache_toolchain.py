@@ -53,7 +53,9 @@ class Toolchain:
 
     def command(self, main_class: str, *arguments: str, home: Path) -> list[str]:
         """The command line that runs *main_class*; logs and anything else it keeps at home go under *home*."""
-        return [self.java, *JVM_FLAGS, f"-Duser.home={home}", "-cp", self.class_path, main_class, *arguments]
+        # A killed JVM leaves the native libraries it unpacked behind: they go where the test's files go.
+        scratch = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
+        return [self.java, *JVM_FLAGS, *scratch, "-cp", self.class_path, main_class, *arguments]
 
 
 def cache_directory() -> Path:
