@@ -210,8 +210,9 @@ static int disk_ftruncate(int fd, off_t size) {
     return status;
 }
 
-/* fallocate and zero_range differ for the kernel only: both leave the range allocated. */
-static int allocating(int fd, off_t offset, off_t size, const char *call, int (*kernel)(int, off_t, off_t)) {
+/* fallocate, zero_range and punch_hole: `then` tells the model whether the range has blocks afterwards. */
+static int on_range(int fd, off_t offset, off_t size, const char *call, int (*kernel)(int, off_t, off_t),
+                    void (*then)(struct crash_inode *, int64_t, int64_t)) {
     pthread_mutex_lock(&disk.lock);
     struct crash_inode *inode = file_of(fd);
     if (inode != NULL) {
@@ -221,8 +222,8 @@ static int allocating(int fd, off_t offset, off_t size, const char *call, int (*
     }
     int code = kernel(fd, offset, size);
     if (code == 0 && inode != NULL) {
-        crash_inode_allocated(inode, offset, size);
-        crash_inode_sample(inode, disk.time);
+        then(inode, offset, size);
+        crash_inode_sample(inode, disk.time); /* the kernel wrote that, not a mapping: not counted */
         announce(call, disk.descriptors[fd].path, CRASH_AFTER, false);
     }
     pthread_mutex_unlock(&disk.lock);
@@ -230,11 +231,15 @@ static int allocating(int fd, off_t offset, off_t size, const char *call, int (*
 }
 
 static int disk_fallocate(int fd, off_t offset, off_t size) {
-    return allocating(fd, offset, size, "fallocate", pymq_io_kernel.fallocate);
+    return on_range(fd, offset, size, "fallocate", pymq_io_kernel.fallocate, crash_inode_allocated);
 }
 
 static int disk_zero_range(int fd, off_t offset, off_t size) {
-    return allocating(fd, offset, size, "zero_range", pymq_io_kernel.zero_range);
+    return on_range(fd, offset, size, "zero_range", pymq_io_kernel.zero_range, crash_inode_allocated);
+}
+
+static int disk_punch_hole(int fd, off_t offset, off_t size) {
+    return on_range(fd, offset, size, "punch_hole", pymq_io_kernel.punch_hole, crash_inode_punched);
 }
 
 static ssize_t disk_pwrite(int fd, const void *source, size_t size, off_t offset) {
@@ -337,6 +342,7 @@ static const struct pymq_io crash_disk_io = {
     .ftruncate = disk_ftruncate,
     .fallocate = disk_fallocate,
     .zero_range = disk_zero_range,
+    .punch_hole = disk_punch_hole,
     .pread = pread,
     .pwrite = disk_pwrite,
     .fdatasync = disk_fdatasync,

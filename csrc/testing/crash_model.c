@@ -134,6 +134,16 @@ void crash_inode_allocated(struct crash_inode *inode, int64_t offset, int64_t si
         inode->pages[i].allocated = true;
 }
 
+void crash_inode_punched(struct crash_inode *inode, int64_t offset, int64_t size) {
+    int64_t file_size = inode->sizes[inode->size_count - 1].size;
+    for (size_t i = 0; i < inode->page_count; i++) {
+        int64_t begin = (int64_t)i * CRASH_PAGE_SIZE;
+        int64_t end = pymq_min64(begin + CRASH_PAGE_SIZE, file_size);
+        if (offset <= begin && offset + size >= end)
+            inode->pages[i].allocated = false;
+    }
+}
+
 void crash_inode_synced(struct crash_inode *inode) {
     for (size_t i = 0; i < inode->page_count; i++) {
         struct crash_page *page = &inode->pages[i];

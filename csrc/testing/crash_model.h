@@ -107,6 +107,9 @@ void crash_inode_shrunk(struct crash_inode *inode, uint64_t time, int64_t size);
 
 void crash_inode_allocated(struct crash_inode *inode, int64_t offset, int64_t size);
 
+/* A hole was punched: the pages it covers, to the end of the file at most, are nobody's again. */
+void crash_inode_punched(struct crash_inode *inode, int64_t offset, int64_t size);
+
 /* A barrier: the latest version of everything is durable. Call after a sample. */
 void crash_inode_synced(struct crash_inode *inode);
 

@@ -44,8 +44,9 @@ static struct {
 
 const char *fault_call_name(enum fault_call call) {
     static const char *const names[FAULT_CALLS] = {
-        "open",   "ftruncate", "fallocate", "zero_range", "pread", "pwrite",  "sync", "sync of a directory",
-        "unlink", "rename",    "mkdir",     "rmdir",      "mmap",  "madvise", "mlock",
+        "open",   "ftruncate", "fallocate", "zero_range", "punch_hole", "pread",   "pwrite",
+        "sync",   "sync of a directory",    "unlink",     "rename",     "mkdir",   "rmdir",
+        "mmap",   "madvise",   "mlock",
     };
     return (unsigned)call < FAULT_CALLS ? names[call] : "unknown";
 }
@@ -143,6 +144,11 @@ static int fault_zero_range(int fd, off_t offset, off_t size) {
     return verdict > 0 ? verdict : fault.base->zero_range(fd, offset, size);
 }
 
+static int fault_punch_hole(int fd, off_t offset, off_t size) {
+    int verdict = judge_fd(FAULT_PUNCH_HOLE, fd);
+    return verdict > 0 ? verdict : fault.base->punch_hole(fd, offset, size);
+}
+
 static size_t shortened(int verdict, size_t size) { return verdict == SHORTENED && size > 1 ? size - 1 : size; }
 
 static ssize_t fault_pread(int fd, void *target, size_t size, off_t offset) {
@@ -227,6 +233,7 @@ static const struct pymq_io fault_io_table = {
     .ftruncate = fault_ftruncate,
     .fallocate = fault_fallocate,
     .zero_range = fault_zero_range,
+    .punch_hole = fault_punch_hole,
     .pread = fault_pread,
     .pwrite = fault_pwrite,
     .fdatasync = fault_fdatasync,

@@ -18,6 +18,7 @@ enum fault_call {
     FAULT_FTRUNCATE,
     FAULT_FALLOCATE,
     FAULT_ZERO_RANGE,
+    FAULT_PUNCH_HOLE,
     FAULT_PREAD,
     FAULT_PWRITE,
     FAULT_SYNC, /* fsync and fdatasync of files */

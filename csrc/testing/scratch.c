@@ -49,6 +49,10 @@ static int unsynced_zero_range(int fd, off_t offset, off_t size) {
     return pymq_io_kernel.zero_range(fd, offset, size);
 }
 
+static int unsynced_punch_hole(int fd, off_t offset, off_t size) {
+    return pymq_io_kernel.punch_hole(fd, offset, size);
+}
+
 static void *unsynced_mmap(size_t size, int protection, int fd, off_t offset) {
     return mmap(NULL, size, protection, MAP_SHARED, fd, offset);
 }
@@ -59,6 +63,7 @@ const struct pymq_io pymq_io_unsynced = {
     .ftruncate = ftruncate,
     .fallocate = unsynced_fallocate,
     .zero_range = unsynced_zero_range,
+    .punch_hole = unsynced_punch_hole,
     .pread = pread,
     .pwrite = pwrite,
     .fdatasync = unsynced_sync,

@@ -25,7 +25,7 @@ def test_full_disk_refuses_puts_and_the_store_goes_on_when_space_returns(tmp_pat
 
 
 def test_refused_memory_descriptors_and_locks_neither_crash_nor_leak(tmp_path: Path) -> None:
-    """Goal: every failing call has an answer. Method: fail the n-th call of thirteen kinds until none fails;
+    """Goal: every failing call has an answer. Method: fail the n-th call of fifteen kinds until none fails;
     descriptors and mappings are counted, acknowledged messages are read back. mlock refused for good: the store runs
     and reports it.
     """
