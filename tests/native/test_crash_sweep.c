@@ -342,7 +342,7 @@ static void send_behind_cut(const struct drawn *drawn, struct pymq_store *store,
     struct pymq_append_result result;
     uint32_t id = message_model_add(&sweep.model, topic, queue_id, body_size);
     require(drawn, message_model_append(&sweep.model, store, &id, 1, 0, &result));
-    if (between != NULL) {
+    if (between != NULL && collector != NULL) {
         struct crash_event event = {"append", "", CRASH_AFTER, false, crash_disk_event_count()};
         take(between, collector, &event, false);
     }
