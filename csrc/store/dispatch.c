@@ -123,7 +123,7 @@ static void *run(void *context) {
             pymq_gate_wait(&store->dispatcher.gate, -1, stops, store);
             continue;
         }
-        atomic_store(&store->dispatch_blocked, status != PYMQ_OK);
+        atomic_store(&store->dispatch_blocked, status);
         if (status != PYMQ_OK)
             pymq_gate_wait(&store->dispatcher.gate, RETRY_INTERVAL_MS, stops, store);
     }

@@ -292,7 +292,7 @@ int pymq_store_shut(struct pymq_store *store) {
 /* What a clean stop owes the next open: everything dispatched, flushed and noted. */
 static int settle(struct pymq_store *store, int status) {
     while (status == PYMQ_OK && atomic_load(&store->marks.dispatched) < atomic_load(&store->marks.visible) &&
-           atomic_load(&store->marks.failed) == PYMQ_OK && !atomic_load(&store->dispatch_blocked))
+           atomic_load(&store->marks.failed) == PYMQ_OK && atomic_load(&store->dispatch_blocked) == PYMQ_OK)
         usleep(200);
     if (status == PYMQ_OK && atomic_load(&store->marks.failed) != PYMQ_OK)
         status = PYMQ_EFAILED;
@@ -350,7 +350,7 @@ static int refusal(struct pymq_store *store) {
         return failed;
     if (!atomic_load_explicit(&store->writable, memory_order_relaxed))
         return PYMQ_EREADONLY;
-    return atomic_load_explicit(&store->dispatch_blocked, memory_order_relaxed) ? PYMQ_ENOSPC : PYMQ_OK;
+    return atomic_load_explicit(&store->dispatch_blocked, memory_order_relaxed);
 }
 
 /* With the pool a new file may have to wait for a buffer: outside the lock, for as long as the settings allow. */

@@ -25,7 +25,7 @@ void pymq_store_set_writable(struct pymq_store *store, bool writable) { atomic_s
 
 bool pymq_store_is_writable(const struct pymq_store *store) {
     struct pymq_store *mutable_store = (struct pymq_store *)store;
-    return atomic_load(&mutable_store->writable) && !atomic_load(&mutable_store->dispatch_blocked) &&
+    return atomic_load(&mutable_store->writable) && atomic_load(&mutable_store->dispatch_blocked) == PYMQ_OK &&
            atomic_load(&mutable_store->marks.failed) == PYMQ_OK;
 }
 

@@ -56,7 +56,7 @@ struct pymq_store {
     _Atomic int64_t checkpoint_safe; /* safe offset of the last checkpoint */
 
     _Atomic bool writable;
-    _Atomic bool dispatch_blocked; /* a queue or index write failed: puts are refused until it succeeds */
+    _Atomic int dispatch_blocked; /* PYMQ_OK, or why a queue or the index cannot be written: puts are refused with it */
     _Atomic bool closing;
 
     struct {
