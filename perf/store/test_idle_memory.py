@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,15 +38,21 @@ print(json.dumps([start, imported, opened, used]))
 
 
 @pytest.mark.parametrize("kind", ["new", "large"])
-def test_an_idle_open_store_keeps_little_anonymous_memory(scratch: Path, say: Callable[[str], None], kind: str) -> None:
+@pytest.mark.benchmark(group="idle memory")
+def test_an_idle_open_store_keeps_little_anonymous_memory(
+    benchmark: Any, scratch: Path, say: Callable[[str], None], kind: str
+) -> None:
     """Goal: at most 30 MiB. Method: a fresh interpreter tells its RssAnon at each step, for a new and a used store."""
     path = scratch / kind
     if kind == "large":
         with pymq.open(path, pymq.StoreConfig(flush_disk_type="ASYNC_FLUSH")) as mq:
             for topic in range(20):
                 mq.send_many(f"topic-{topic}", [b"x" * 1024] * 5000, queue_id=range(8))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-c", PROGRAM, str(path)]
+    options = {"check": True, "capture_output": True, "text": True}
+    done = benchmark.pedantic(subprocess.run, args=(command,), kwargs=options, rounds=1)
     start, imported, opened, used = json.loads(done.stdout)
+    benchmark.extra_info.update(start_bytes=start, imported_bytes=imported, opened_bytes=opened, used_bytes=used)
     say(
         f"idle {kind} store: {opened / 2**20:.1f} MiB anonymous (interpreter {start / 2**20:.1f}, pymq imported "
         f"{imported / 2**20:.1f}, the open itself {(opened - imported) / 2**20:.1f}); after 1000 sends "
