@@ -13,6 +13,7 @@
 #include "pymq/io.h"
 #include "queue.h"
 
+#define BLOCK_UNITS (PYMQ_PAGE_SIZE / PYMQ_CQ_UNIT_SIZE)
 #define LINEAR_UNITS 4096 /* units read at a time by the one-by-one search */
 
 /* What a search over one file needs. */
@@ -39,21 +40,46 @@ static bool is_kept(const struct pymq_cq_unit *unit, int64_t physical_end) {
            unit->physical_offset <= physical_end - unit->size;
 }
 
-/* First index in (0, count] that is not kept, given that index 0 is; binary, so right only for a valid prefix. */
-static int find_end(const struct search *search, int64_t count, int64_t *end) {
-    int64_t low = 1, high = count;
+/* How many of the `count` units of a block are kept, given that they are a prefix of it. */
+static int64_t kept_in_block(const uint8_t *block, int64_t count, int64_t physical_end) {
+    int64_t low = 0, high = count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         struct pymq_cq_unit unit;
-        int status = read_unit(search, middle, &unit);
-        if (status != PYMQ_OK)
-            return status;
-        if (is_kept(&unit, search->physical_end))
+        pymq_cq_decode_one(block + middle * PYMQ_CQ_UNIT_SIZE, &unit);
+        if (is_kept(&unit, physical_end))
             low = middle + 1;
         else
             high = middle;
     }
-    *end = low;
+    return low;
+}
+
+/* The number of kept units, given that they are a prefix of the file's. Blocks of a page: the first one settles it for
+ * most queues, the others are found by doubling, then halving. */
+static int find_end(const struct search *search, int64_t count, int64_t *end) {
+    uint8_t block[BLOCK_UNITS * PYMQ_CQ_UNIT_SIZE];
+    int64_t blocks = (count + BLOCK_UNITS - 1) / BLOCK_UNITS;
+    int64_t low = 0, high = blocks; /* the end lies in a block of [low, high) or right behind it */
+    int64_t look = 0;
+    bool doubling = true;
+    *end = 0;
+    while (low < high) {
+        int64_t first = look * BLOCK_UNITS, units = pymq_min64(BLOCK_UNITS, count - first);
+        ssize_t size = (ssize_t)units * PYMQ_CQ_UNIT_SIZE;
+        if (pymq_io_pread_full(search->fd, block, (size_t)size, first * PYMQ_CQ_UNIT_SIZE) != size)
+            return PYMQ_EIO;
+        int64_t kept = kept_in_block(block, units, search->physical_end);
+        if (kept > 0)
+            *end = pymq_max64(*end, first + kept);
+        if (kept == units) {
+            low = look + 1;
+        } else {
+            high = kept > 0 ? low : look; /* found, or further in front */
+            doubling = false;
+        }
+        look = doubling ? pymq_min64(2 * look + 1, blocks - 1) : low + (high - low) / 2;
+    }
     return PYMQ_OK;
 }
 
@@ -138,6 +164,7 @@ static int find_queue_end(struct pymq_queue *queue, struct pymq_commit_log *log,
                           struct pymq_cq_unit *last) {
     struct pymq_mapped_queue *files = &queue->files;
     memset(last, 0, sizeof *last);
+    queue->first_physical = -1;
     *end = pymq_max64(pymq_mapped_queue_begin(files), 0);
     for (int64_t base = pymq_mapped_queue_end(files) - files->file_size; base >= *end; base -= files->file_size) {
         struct pymq_file *file = pymq_mapped_queue_find(files, base);
@@ -148,6 +175,9 @@ static int find_queue_end(struct pymq_queue *queue, struct pymq_commit_log *log,
         struct pymq_cq_unit first;
         int64_t units = 0;
         int status = fd >= 0 ? read_unit(&search, 0, &first) : PYMQ_EIO;
+        if (status == PYMQ_OK && base == pymq_mapped_queue_begin(files))
+            queue->first_physical =
+                first.size > 0 && first.size != PYMQ_CQ_BLANK_RECORD_SIZE ? first.physical_offset : -1;
         if (status == PYMQ_OK && is_kept(&first, physical_end))
             status = search_file(&search, log, files->file_size / PYMQ_CQ_UNIT_SIZE, &units, last);
         pymq_file_lend_end(file, fd);

@@ -81,6 +81,9 @@ static int dispatch_batch(struct pymq_store *store, int64_t limit) {
     if (status == PYMQ_ETRUNCATED && offset > begin)
         status = PYMQ_OK; /* the rest starts in the next window, or a batch end cut it: go on from here */
     pymq_marks_dispatched(&store->marks, offset);
+    if (offset - atomic_load_explicit(&store->checkpoint_safe, memory_order_relaxed) >=
+        store->config.checkpoint_bytes_max)
+        pymq_gate_ring(&store->queue_flusher.gate);
     atomic_fetch_add_explicit(&store->stats.dispatch_batches, 1, memory_order_relaxed);
     return status;
 }

@@ -26,8 +26,10 @@ struct pymq_queue {
     int64_t max_physical;         /* end of the record the last unit points to; the dispatcher's */
     _Atomic int64_t flushed_position;
     _Atomic bool dirty;
-    int64_t lost_position;   /* where a queue without any trusted unit seemed to begin; recovery's */
-    bool cut_unsynced;       /* recovery cut it and did not sync; the next flush does, whatever was put since */
+    int64_t
+        first_physical;    /* where the first unit points, -1 when not known: saves open a look per queue; recovery's */
+    int64_t lost_position; /* where a queue without any trusted unit seemed to begin; recovery's */
+    bool cut_unsynced;     /* recovery cut it and did not sync; the next flush does, whatever was put since */
     bool directories_synced; /* by this process; guarded by the checkpoint lock */
 };
 

@@ -45,10 +45,12 @@ static int flush_queues(struct pymq_store *store, int32_t least_pages, bool stop
     for (size_t i = 0; i < list.count && status == PYMQ_OK; i++) {
         if (!is_due(list.queues[i], least_pages))
             continue;
-        if (stoppable && ++in_slice >= store->config.queue_flush_slice) {
+        if (++in_slice >= store->config.queue_flush_slice) {
             in_slice = 0;
-            if (atomic_load(&store->queue_flusher.stop))
+            if (stoppable && atomic_load(&store->queue_flusher.stop)) {
+                status = PYMQ_ECLOSED; /* whoever closes flushes them all himself */
                 break;
+            }
             sched_yield();
         }
         status = pymq_queue_flush(list.queues[i]);
@@ -93,7 +95,7 @@ static void fill_checkpoint(struct pymq_store *store, int64_t safe, int64_t logi
     checkpoint->confirm_phy_offset = pymq_max64(0, atomic_load(&store->log.last_record_published));
 }
 
-int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
+static int checkpoint_round(struct pymq_store *store, bool clean, bool stoppable) {
     char path[PYMQ_PATH_MAX];
     int status = pymq_store_path(store, "checkpoint", path, sizeof path);
     if (status != PYMQ_OK)
@@ -104,7 +106,7 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
     int64_t dispatched = atomic_load_explicit(&store->marks.dispatched, memory_order_acquire);
     int64_t safe = pymq_min64(dispatched, atomic_load(&store->marks.flushed));
     const char *what = "consumequeue";
-    status = flush_queues(store, 0, false);
+    status = flush_queues(store, 0, stoppable);
     if (status == PYMQ_OK && pymq_io_sync_directory(store->queues.directory) != PYMQ_OK)
         status = PYMQ_EFAILED;
     if (status == PYMQ_OK && store->index != NULL) {
@@ -131,6 +133,8 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean) {
     return status;
 }
 
+int pymq_checkpoint_round(struct pymq_store *store, bool clean) { return checkpoint_round(store, clean, false); }
+
 static bool checkpoint_is_due(struct pymq_store *store, int64_t elapsed_ms) {
     int64_t behind = atomic_load(&store->marks.dispatched) - atomic_load(&store->checkpoint_safe);
     return behind > 0 && (elapsed_ms >= store->config.queue_flush_thorough_interval_ms ||
@@ -152,7 +156,7 @@ static void *run(void *context) {
             if (flush_queues(store, store->config.queue_flush_least_pages, true) == PYMQ_EFAILED)
                 fail_sync(store, "consumequeue", errno); /* any other failure is met again, thoroughly */
             pthread_mutex_unlock(&store->checkpoint_lock);
-        } else if (pymq_checkpoint_round(store, false) == PYMQ_OK) {
+        } else if (checkpoint_round(store, false, true) == PYMQ_OK) {
             thorough_ms = now_ms;
         }
     }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "pymq/io.h"
 #include "queue.h"
@@ -26,6 +27,8 @@ int pymq_queue_table_init(struct pymq_queue_table *table, const char *directory,
     table->file_size = file_size;
     pthread_rwlock_init(&table->lock, NULL);
     pymq_window_cache_init(&table->cache, QUEUE_WINDOW_SIZE, PYMQ_PAGE_SIZE, INT64_MAX / 2, maps_max);
+    /* A fault for one unit must not make the kernel read (and zero) megabytes of a sparse file around it. */
+    table->cache.advice = MADV_RANDOM;
     return PYMQ_OK;
 }
 

@@ -227,7 +227,8 @@ static int finish(struct recovery *recovery, bool clean) {
         struct pymq_queue *queue = recovery->queues[i];
         status = pymq_queue_restore(queue);
         queue->next_offset = atomic_load(&queue->max_position) / PYMQ_CQ_UNIT_SIZE;
-        if (status == PYMQ_OK)
+        bool first_is_live = queue->first_physical >= recovery->log_begin;
+        if (status == PYMQ_OK && !first_is_live) /* otherwise the minimum is where the files begin */
             status = pymq_queue_correct_min(queue, recovery->log_begin);
         if (status != PYMQ_OK)
             return queue_failure(recovery, queue, status);

@@ -37,10 +37,10 @@ void pymq_store_config_default(struct pymq_store_config *config) {
     config->queue_flush_slice = 256;
     config->transient_pool_size = 5;
     config->transient_pool_wait_ms = 200;
-    config->prefault_size = 16 * 1024 * 1024;
+    config->prefault_size = 32 * 1024 * 1024;
     config->log_window_size = 32 * 1024 * 1024;
     config->log_map_size_max = 512 * 1024 * 1024;
-    config->queue_map_count_max = 8192;
+    config->queue_map_count_max = 16384;
     config->page_cache_busy_ms = 1000;
     config->check_crc_on_recover = true;
     config->checkpoint_bytes_max = 256 * 1024 * 1024;

@@ -18,6 +18,7 @@ void pymq_window_cache_init(struct pymq_window_cache *cache, int64_t window_size
     cache->bytes_max = bytes_max;
     cache->count_max = count_max;
     cache->protection = PROT_READ | PROT_WRITE;
+    cache->advice = -1;
 }
 
 static void list_remove(struct pymq_window_cache *cache, struct pymq_window *window) {
@@ -105,6 +106,8 @@ static int window_map(struct pymq_window_cache *cache, struct pymq_file *file, u
         errno = saved;
         return saved == ENOMEM ? PYMQ_EMAPS : PYMQ_EIO;
     }
+    if (cache->advice >= 0)
+        pymq_io->madvise(data, (size_t)size, cache->advice); /* advice: a refusal costs speed only */
     window->data = data;
     window->size = (size_t)size;
     window->position = position;

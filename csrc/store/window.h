@@ -34,6 +34,7 @@ struct pymq_window_cache {
     int64_t bytes_max;
     int64_t count_max;
     int protection;                  /* PROT_READ | PROT_WRITE for files being written */
+    int advice;                      /* of madvise, -1 for none */
     int64_t bytes, count, evictions; /* guarded by lock; read relaxed by statistics */
     struct pymq_window *newest, *oldest;
 };

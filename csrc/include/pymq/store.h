@@ -45,10 +45,10 @@ struct pymq_store_config {
     int32_t transient_pool_wait_ms; /* how long a put waits for a free buffer before it is refused, 200 */
     bool warm_file_enable;          /* warmMapedFileEnable: touch every page of a new log file before use */
     bool lock_log_memory;           /* mlock the active log window */
-    int64_t prefault_size;          /* bytes kept faulted in ahead of the write position, 16 MiB */
+    int64_t prefault_size;          /* bytes kept faulted in ahead of the write position, 32 MiB */
     int64_t log_window_size;        /* bytes of log mapped at once per window, 32 MiB */
     int64_t log_map_size_max;       /* bound on mapped log bytes, 512 MiB */
-    int32_t queue_map_count_max;    /* bound on mapped queue windows, 8192 */
+    int32_t queue_map_count_max;    /* bound on mapped queue windows, 16384 */
     int32_t page_cache_busy_ms;     /* osPageCacheBusyTimeOutMills, 1000 */
     bool check_crc_on_recover;      /* checkCRCOnRecover */
     bool truncate_damaged;          /* cut a log that is damaged below its durable end, instead of refusing to open */
