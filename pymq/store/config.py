@@ -265,7 +265,7 @@ class StoreConfig:
         unit="",
     )
     prefault_bytes: int = setting(
-        16 * MIB,
+        32 * MIB,
         "How far ahead of the write position pages are made present. "
         "More keeps faults out of the append lock; it is memory in use.",
         unit="bytes",
@@ -289,7 +289,7 @@ class StoreConfig:
         high=INT64_MAX,
     )
     queue_map_count_max: int = setting(
-        8192,
+        16384,
         "Bound on consume-queue windows mapped at once. "
         "With more busy queues than this, windows are mapped and unmapped in turn.",
         unit="windows",
