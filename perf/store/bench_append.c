@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "bench_support.h"
@@ -155,4 +156,37 @@ int bench_append_meanwhile(struct pymq_store *store, bool thorough, int64_t sync
     free(samples);
     bench_message_destroy(&message);
     return status == PYMQ_OK ? PYMQ_OK : bench_fail(status, "append beside a flush");
+}
+
+int bench_arrival(struct pymq_store *store, int32_t count, struct bench_latency *latency) {
+    struct bench_message message;
+    uint8_t record[1024];
+    double *samples = malloc((size_t)count * sizeof *samples);
+    int status = bench_message_init(&message, BENCH_TOPIC, 0, 128);
+    struct pymq_append_item item = {.record = record};
+    if (samples == NULL || status != PYMQ_OK) {
+        free(samples);
+        return bench_fail(PYMQ_ENOMEM, "arrival: out of memory");
+    }
+    status = pymq_store_queue(store, (const uint8_t *)BENCH_TOPIC, strlen(BENCH_TOPIC), 0, true, &item.queue);
+    for (int32_t i = 0; i < count && status == PYMQ_OK; i++) {
+        struct pymq_append_result result;
+        ssize_t size = bench_message_encode(&message, record, sizeof record);
+        if (size < 0) {
+            status = (int)size;
+            break;
+        }
+        item.size = (uint32_t)size;
+        usleep(1000); /* long enough for the dispatcher to fall asleep: its waking is part of the figure */
+        double begin = bench_now();
+        status = pymq_store_append(store, &item, 1, 0, &result);
+        if (status == PYMQ_OK)
+            status = pymq_queue_wait(store, item.queue, item.queue_offset, 5000);
+        samples[i] = bench_now() - begin;
+    }
+    if (status == PYMQ_OK)
+        summarize(samples, count, latency);
+    free(samples);
+    bench_message_destroy(&message);
+    return status == PYMQ_OK ? 0 : bench_fail(status, "arrival: %s", pymq_status_name(status));
 }

@@ -71,6 +71,9 @@ int64_t bench_dispatched(struct pymq_store *store);
 /* Encode (with CRC and a UNIQ_KEY of its own each) and append `count` messages to one queue, `batch` per call. */
 int bench_append(struct pymq_store *store, int64_t count, int32_t body_size, int32_t batch, struct bench_cost *cost);
 
+/* How long a reader waits for a message: append one about every millisecond, wait until its queue has it. */
+int bench_arrival(struct pymq_store *store, int32_t count, struct bench_latency *latency);
+
 /* The same number of copies of as many bytes, from one place to consecutive ones. */
 int bench_memcpy(int32_t record_size, int64_t count, struct bench_cost *cost);
 

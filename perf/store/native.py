@@ -108,6 +108,11 @@ class NativeStore:
         micros = (1e6 * value for value in (raw.median, raw.p99, raw.p999, raw.max))
         return Latency(raw.count, *micros), float(took[0])
 
+    def arrival(self, count: int) -> Latency:
+        raw = self.bench.ffi.new("struct bench_latency *")
+        self.bench.check(self.bench.lib.bench_arrival(self.handle, count, raw))
+        return Latency(raw.count, *(1e6 * value for value in (raw.median, raw.p99, raw.p999, raw.max)))
+
     def close(self) -> None:
         self.bench.check(self.bench.lib.bench_close(self.handle))
 
