@@ -3,8 +3,8 @@
  *   0 physicMsgTimestamp   8 logicsMsgTimestamp   16 indexMsgTimestamp
  *  24 masterFlushedOffset 32 confirmPhyOffset     40 logicsPhysicalOffset      (all big-endian)
  *
- *  2048 "PYMQCKP1" 8 | crc32 4 of the 84 bytes that follow | version 4 | safe offset 8 | flushed offset 8 |
- *       clean end 8 | last record 8 | copy of the six longs 48
+ *  2048 "PYMQCKP1" 8 | crc32 4 of the 100 bytes that follow | version 4 | safe offset 8 | flushed offset 8 |
+ *       clean end 8 | last record 8 | unit total 8 | index end 8 | copy of the six longs 48
  *
  * Apache's numbers are written for Apache: after a crash it rebuilds queues and index from there, and it drops
  * index files younger than indexMsgTimestamp, so logicsPhysicalOffset and logicsMsgTimestamp point no later than
@@ -31,7 +31,10 @@ struct pymq_checkpoint {
     int64_t safe_offset;    /* log, queues and index are durable below */
     int64_t flushed_offset; /* the log is durable below */
     int64_t clean_end;      /* where the log ended at a clean stop, -1 while running */
-    int64_t last_record;    /* where its last record starts, -1 when there is none */
+    int64_t last_record;    /* where the last record below the safe offset starts, -1 when there is none */
+    /* What queues and index held then: less on disk means that somebody has taken files away. */
+    int64_t unit_total; /* ends of all queues, in units, added up; -1 when not known */
+    int64_t index_end;  /* physical offset of the last record indexed, -1 without one, -2 when not known */
 };
 
 /* A missing or short file gives zeros and PYMQ_OK. */

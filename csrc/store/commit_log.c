@@ -11,6 +11,8 @@
 #include "pymq/io.h"
 #include "queue.h"
 
+#define LOG_WINDOWS_MAX 4096 /* the kernel bounds mappings by number too (vm.max_map_count) */
+
 int pymq_commit_log_init(struct pymq_commit_log *log, const char *directory, const struct pymq_store_config *config,
                          struct pymq_marks *marks, struct pymq_store_pool *pool) {
     memset(log, 0, sizeof *log);
@@ -21,7 +23,7 @@ int pymq_commit_log_init(struct pymq_commit_log *log, const char *directory, con
     pthread_mutex_init(&log->commit_lock, NULL);
     /* The overlap makes the longest legal record contiguous in the window it starts in. */
     pymq_window_cache_init(&log->cache, config->log_window_size, config->message_size_max + PYMQ_RECORD_OVERHEAD_MAX,
-                           config->log_map_size_max, INT32_MAX);
+                           config->log_map_size_max, LOG_WINDOWS_MAX);
     return pymq_mapped_queue_init(&log->files, directory, config->log_file_size, &log->cache);
 }
 

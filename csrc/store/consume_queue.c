@@ -111,7 +111,7 @@ int pymq_queue_put(struct pymq_queue *queue, int64_t physical_offset, int32_t si
 int pymq_queue_unit(struct pymq_queue *queue, int64_t offset, struct pymq_cq_unit *unit) {
     int64_t position = offset * PYMQ_CQ_UNIT_SIZE;
     struct pymq_window *window;
-    int status = pymq_mapped_queue_pin(&queue->files, position, PYMQ_WINDOW_BOUNDED, &window);
+    int status = pymq_mapped_queue_pin(&queue->files, position, PYMQ_WINDOW_REQUIRED, &window);
     if (status != PYMQ_OK)
         return status;
     pymq_cq_decode_one(pymq_window_at(window, position % queue->files.file_size), unit);

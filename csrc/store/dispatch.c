@@ -9,30 +9,58 @@
 #define BATCH_SIZE (1024 * 1024) /* bytes of log between two publications: bounds the wait of a reader */
 #define RETRY_INTERVAL_MS 100
 
+static int put_in_queue(struct pymq_store *store, const struct pymq_record *record, int64_t tags_code) {
+    struct pymq_queue *queue;
+    int status =
+        pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id, true, &queue);
+    if (status == PYMQ_ETOPIC || status == PYMQ_EINVAL)
+        return PYMQ_OK; /* such a record was never accepted through a queue; it stays readable by its offset */
+    if (status != PYMQ_OK)
+        return status;
+    int64_t before = atomic_load_explicit(&queue->max_position, memory_order_relaxed);
+    status = pymq_queue_put(queue, record->physical_offset, record->total_size, tags_code, record->queue_offset,
+                            store->skip);
+    int64_t after = atomic_load_explicit(&queue->max_position, memory_order_relaxed);
+    store->unit_pending += (after - before) / PYMQ_CQ_UNIT_SIZE;
+    return status;
+}
+
 int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *record) {
     struct pymq_record_keys keys;
     pymq_record_keys(record, &store->config.delay_levels, &keys);
     int transaction = record->sys_flag & PYMQ_SYS_TRANSACTION_MASK;
     bool consumable = transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
-    if (consumable && record->physical_offset >= store->queues_from) {
-        struct pymq_queue *queue;
-        int status = pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id,
-                                          true, &queue);
-        if (status == PYMQ_ETOPIC || status == PYMQ_EINVAL)
-            return PYMQ_OK; /* such a record was never accepted through a queue; it stays readable by its offset */
-        if (status == PYMQ_OK)
-            status = pymq_queue_put(queue, record->physical_offset, record->total_size, keys.tags_code,
-                                    record->queue_offset, store->skip);
-        if (status != PYMQ_OK)
-            return status;
-    }
-    return store->index != NULL ? pymq_index_put(store->index, record, &keys) : PYMQ_OK;
+    int status = PYMQ_OK;
+    if (consumable && record->physical_offset >= store->queues_from)
+        status = put_in_queue(store, record, keys.tags_code);
+    if (status == PYMQ_OK && store->index != NULL)
+        status = pymq_index_put(store->index, record, &keys);
+    if (status != PYMQ_OK)
+        return status;
+    struct pymq_dispatch_mark *working = &store->working;
+    working->unit_total += store->unit_pending; /* only now: the record is in both, or counts in neither */
+    store->unit_pending = 0;
+    working->last_record = record->physical_offset;
+    working->timestamp_ms = record->store_timestamp_ms;
+    return PYMQ_OK;
+}
+
+void pymq_dispatch_publish(struct pymq_store *store, int64_t offset) {
+    struct pymq_index_marks index = {.end_offset = -2};
+    if (store->index != NULL)
+        pymq_index_marks(store->index, &index);
+    store->working.offset = offset;
+    store->working.index_end = index.end_offset;
+    pthread_mutex_lock(&store->mark_lock);
+    store->mark = store->working;
+    pthread_mutex_unlock(&store->mark_lock);
+    pymq_marks_dispatched(&store->marks, offset);
 }
 
 /* Dispatch the records of one contiguous piece of log. `*offset` ends behind the last one dispatched. */
 static int dispatch_piece(struct pymq_store *store, const uint8_t *data, int64_t size, int64_t *offset) {
     int64_t begin = *offset;
-    int64_t records = 0, timestamp_ms = 0;
+    int64_t records = 0;
     int status = PYMQ_OK;
     while (*offset - begin < size) {
         struct pymq_record record;
@@ -51,11 +79,8 @@ static int dispatch_piece(struct pymq_store *store, const uint8_t *data, int64_t
         if (status != PYMQ_OK)
             break;
         *offset += taken;
-        timestamp_ms = record.store_timestamp_ms;
         records++;
     }
-    if (records > 0)
-        atomic_store_explicit(&store->dispatched_timestamp_ms, timestamp_ms, memory_order_relaxed);
     atomic_fetch_add_explicit(&store->stats.dispatch_records, records, memory_order_relaxed);
     return status;
 }
@@ -67,7 +92,7 @@ static int dispatch_batch(struct pymq_store *store, int64_t limit) {
     struct pymq_window *window;
     int status = pymq_mapped_queue_pin(&store->log.files, offset, PYMQ_WINDOW_REQUIRED, &window);
     if (status == PYMQ_ENOTFOUND && offset < pymq_commit_log_min(&store->log)) {
-        pymq_marks_dispatched(&store->marks, pymq_commit_log_min(&store->log)); /* expired before it was dispatched */
+        pymq_dispatch_publish(store, pymq_commit_log_min(&store->log)); /* expired before it was dispatched */
         return PYMQ_OK;
     }
     if (status != PYMQ_OK)
@@ -80,7 +105,7 @@ static int dispatch_batch(struct pymq_store *store, int64_t limit) {
     pymq_window_unpin(window);
     if (status == PYMQ_ETRUNCATED && offset > begin)
         status = PYMQ_OK; /* the rest starts in the next window, or a batch end cut it: go on from here */
-    pymq_marks_dispatched(&store->marks, offset);
+    pymq_dispatch_publish(store, offset);
     if (offset - atomic_load_explicit(&store->checkpoint_safe, memory_order_relaxed) >=
         store->config.checkpoint_bytes_max)
         pymq_gate_ring(&store->queue_flusher.gate);
@@ -88,11 +113,13 @@ static int dispatch_batch(struct pymq_store *store, int64_t limit) {
     return status;
 }
 
+/* Something new may be seen: behind what is dispatched, and not where the last look ended inside a record. */
 static bool has_work(void *context) {
     struct pymq_store *store = context;
+    int64_t visible = atomic_load_explicit(&store->marks.visible, memory_order_acquire);
     return atomic_load(&store->dispatcher.stop) ||
-           atomic_load_explicit(&store->marks.visible, memory_order_acquire) >
-               atomic_load_explicit(&store->marks.dispatched, memory_order_relaxed);
+           (visible > atomic_load_explicit(&store->marks.dispatched, memory_order_relaxed) &&
+            visible != atomic_load(&store->dispatch_waits_at));
 }
 
 static bool stops(void *context) { return atomic_load(&((struct pymq_store *)context)->dispatcher.stop); }
@@ -114,13 +141,19 @@ static void *run(void *context) {
     while (!atomic_load(&store->dispatcher.stop)) {
         int64_t visible = atomic_load_explicit(&store->marks.visible, memory_order_acquire);
         int64_t dispatched = atomic_load(&store->marks.dispatched);
-        if (visible <= dispatched) {
+        if (visible <= dispatched || visible == atomic_load(&store->dispatch_waits_at)) {
             pymq_gate_wait(&store->marks.visible_moved, -1, has_work, store);
             continue;
         }
         int status = dispatch_batch(store, pymq_min64(visible, dispatched + BATCH_SIZE));
         if (status == PYMQ_ETRUNCATED && visible > dispatched + BATCH_SIZE)
             status = dispatch_batch(store, visible); /* one record longer than a batch */
+        if (status == PYMQ_ETRUNCATED && visible < atomic_load(&store->marks.written)) {
+            /* Replicas report bytes, not records: the rest of this one is not theirs yet. */
+            atomic_store(&store->dispatch_waits_at, visible);
+            pymq_gate_ring(&store->marks.arrived);
+            continue;
+        }
         if (status == PYMQ_ECORRUPT || status == PYMQ_ETRUNCATED) {
             fail_corrupt(store, status);
             pymq_gate_wait(&store->dispatcher.gate, -1, stops, store);

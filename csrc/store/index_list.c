@@ -186,7 +186,7 @@ static bool is_index_file(const struct pymq_index *index, const char *name) {
 
 static int open_directory(struct pymq_index *index, struct pymq_error *error) {
     struct dirent **entries = NULL;
-    if (pymq_io_make_directories(index->directory) != PYMQ_OK)
+    if (pymq_io_make_directories(index->directory, true) != PYMQ_OK)
         return pymq_fail(error, PYMQ_EIO, errno, "index directory %s: %s", index->directory, strerror(errno));
     int count = scandir(index->directory, &entries, keep_all, NULL);
     if (count < 0)

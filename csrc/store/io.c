@@ -124,7 +124,18 @@ int pymq_io_sync_directory(const char *path) {
     return status;
 }
 
-int pymq_io_make_directories(const char *path) {
+int pymq_io_sync_parent(const char *path) {
+    char parent[PYMQ_PATH_MAX];
+    memcpy(parent, path, strlen(path) + 1);
+    char *slash = strrchr(parent, '/');
+    if (slash == parent)
+        slash[1] = '\0';
+    else if (slash != NULL)
+        *slash = '\0';
+    return pymq_io_sync_directory(slash != NULL ? parent : ".");
+}
+
+int pymq_io_make_directories(const char *path, bool sync) {
     char partial[PYMQ_PATH_MAX];
     size_t size = strlen(path);
     if (size == 0 || size >= sizeof partial) {
@@ -137,8 +148,13 @@ int pymq_io_make_directories(const char *path) {
             continue;
         char kept = partial[i];
         partial[i] = '\0';
-        if (pymq_io->mkdir(partial, 0755) != 0 && errno != EEXIST)
-            return pymq_io_status(errno);
+        int code = pymq_io->mkdir(partial, 0755) == 0 ? 0 : errno;
+        if (code != 0 && code != EEXIST) {
+            errno = code;
+            return pymq_io_status(code);
+        }
+        if (code == 0 && sync && pymq_io_sync_parent(partial) != PYMQ_OK)
+            return PYMQ_EIO;
         partial[i] = kept;
     }
     struct stat found;

@@ -36,8 +36,9 @@ int pymq_file_create(const char *directory, int64_t base, int64_t size, int64_t 
     if (file == NULL)
         return PYMQ_ENOMEM;
     file->fd = pymq_io->open(path, O_RDWR | O_CREAT | O_EXCL, 0644);
-    if (file->fd < 0 && errno == ENOENT) {
-        int made = pymq_io_make_directories(directory);
+    if (file->fd < 0 && errno == ENOENT &&
+        !sync_directory) { /* a queue's first file; the log's directory must be there */
+        int made = pymq_io_make_directories(directory, false);
         if (made == PYMQ_OK)
             file->fd = pymq_io->open(path, O_RDWR | O_CREAT | O_EXCL, 0644);
     }

@@ -72,7 +72,9 @@ static void fail_sync(struct pymq_store *store, const char *what, int code) {
     pymq_marks_fail(&store->marks, &error);
 }
 
-static void fill_checkpoint(struct pymq_store *store, int64_t safe, int64_t logics_timestamp_ms, bool clean) {
+static void fill_checkpoint(struct pymq_store *store, const struct pymq_dispatch_mark *mark, bool clean) {
+    int64_t safe = mark->offset;
+    int64_t logics_timestamp_ms = pymq_min64(mark->timestamp_ms, atomic_load(&store->flushed_timestamp_ms));
     struct pymq_checkpoint *checkpoint = &store->checkpoint;
     struct pymq_index_marks index = {.open_begin_offset = INT64_MAX};
     if (store->index != NULL)
@@ -82,7 +84,9 @@ static void fill_checkpoint(struct pymq_store *store, int64_t safe, int64_t logi
     checkpoint->physic_msg_timestamp = atomic_load(&store->flushed_timestamp_ms);
     checkpoint->index_msg_timestamp = index.full_end_timestamp_ms;
     checkpoint->clean_end = clean ? atomic_load(&store->marks.written) : -1;
-    checkpoint->last_record = clean ? atomic_load(&store->log.last_record_published) : -1;
+    checkpoint->last_record = mark->last_record;
+    checkpoint->unit_total = mark->unit_total;
+    checkpoint->index_end = mark->index_end;
     /* What Apache goes by: never later than the first index file it would drop and rebuild. */
     checkpoint->logics_physical_offset = pymq_min64(safe, index.open_begin_offset);
     checkpoint->logics_msg_timestamp = index.open_begin_offset < safe
@@ -101,12 +105,14 @@ static int checkpoint_round(struct pymq_store *store, bool clean, bool stoppable
     if (status != PYMQ_OK)
         return status;
     pthread_mutex_lock(&store->checkpoint_lock);
-    int64_t logics_timestamp_ms =
-        pymq_min64(atomic_load(&store->flushed_timestamp_ms), atomic_load(&store->dispatched_timestamp_ms));
-    int64_t dispatched = atomic_load_explicit(&store->marks.dispatched, memory_order_acquire);
-    int64_t safe = pymq_min64(dispatched, atomic_load(&store->marks.flushed));
+    pthread_mutex_lock(&store->mark_lock);
+    struct pymq_dispatch_mark mark = store->mark;
+    pthread_mutex_unlock(&store->mark_lock);
+    if (mark.offset > atomic_load(&store->marks.flushed)) /* what it vouches for must be durable in the log as well */
+        status = pymq_flush_all(store);
     const char *what = "consumequeue";
-    status = flush_queues(store, 0, stoppable);
+    if (status == PYMQ_OK)
+        status = flush_queues(store, 0, stoppable);
     if (status == PYMQ_OK && pymq_io_sync_directory(store->queues.directory) != PYMQ_OK)
         status = PYMQ_EFAILED;
     if (status == PYMQ_OK && store->index != NULL) {
@@ -116,18 +122,19 @@ static int checkpoint_round(struct pymq_store *store, bool clean, bool stoppable
     if (status == PYMQ_ENOTFOUND) { /* an index file was taken from us: the next open builds it again */
         struct pymq_index_marks index;
         pymq_index_marks(store->index, &index);
-        safe = pymq_min64(safe, index.open_begin_offset);
+        if (index.open_begin_offset < mark.offset)
+            mark = (struct pymq_dispatch_mark){index.open_begin_offset, -1, mark.timestamp_ms, -1, -2};
         store->index_lost = true;
         status = PYMQ_OK;
     }
     if (status == PYMQ_OK) {
-        fill_checkpoint(store, safe, logics_timestamp_ms, clean && !store->index_lost);
+        fill_checkpoint(store, &mark, clean && !store->index_lost);
         what = "checkpoint";
         status = pymq_checkpoint_save(path, &store->checkpoint);
     }
     if (status == PYMQ_OK)
-        atomic_store(&store->checkpoint_safe, safe);
-    else if (status == PYMQ_EFAILED)
+        atomic_store(&store->checkpoint_safe, mark.offset);
+    else if (status == PYMQ_EFAILED && atomic_load(&store->marks.failed) == PYMQ_OK)
         fail_sync(store, what, errno);
     pthread_mutex_unlock(&store->checkpoint_lock);
     return status;

@@ -23,7 +23,8 @@ struct run {
 
 static int run_pin(struct pymq_queue *queue, int64_t offset, int64_t offset_max, struct run *run) {
     int64_t position = offset * PYMQ_CQ_UNIT_SIZE;
-    int status = pymq_mapped_queue_pin(&queue->files, position, PYMQ_WINDOW_BOUNDED, &run->window);
+    /* Held for a moment only, so the bound may be passed by one window per reading thread. */
+    int status = pymq_mapped_queue_pin(&queue->files, position, PYMQ_WINDOW_REQUIRED, &run->window);
     if (status != PYMQ_OK)
         return status;
     int64_t at = position % queue->files.file_size;
@@ -195,16 +196,14 @@ int pymq_store_record(struct pymq_store *store, int64_t physical_offset, uint32_
 
 /* ---- by time ------------------------------------------------------------------------------------------------- */
 
-/* The store time of a unit's record; INT64_MIN for filler and for records no longer in the log. */
+/* The store time of a unit's record; INT64_MIN for filler and for records no longer in the log. By pread, not through a
+ * window: a search touches places all over the log, and must not push out what others read. */
 static int64_t unit_timestamp_ms(struct pymq_store *store, const struct pymq_cq_unit *unit) {
-    struct pymq_window *window;
-    const uint8_t *data;
+    uint8_t head[PYMQ_RECORD_SIZE_MIN];
     if (unit->size == PYMQ_CQ_BLANK_RECORD_SIZE ||
-        pymq_commit_log_pin(&store->log, unit->physical_offset, PYMQ_RECORD_SIZE_MIN, &window, &data) != PYMQ_OK)
+        pymq_mapped_queue_read(&store->log.files, unit->physical_offset, head, sizeof head) != (ssize_t)sizeof head)
         return INT64_MIN;
-    int64_t timestamp_ms = pymq_record_store_timestamp_ms(data);
-    pymq_window_unpin(window);
-    return timestamp_ms;
+    return pymq_record_store_timestamp_ms(head);
 }
 
 int64_t pymq_queue_offset_by_time(struct pymq_store *store, struct pymq_queue *queue, int64_t timestamp_ms,

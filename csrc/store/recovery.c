@@ -110,6 +110,8 @@ static int64_t start_after_clean_stop(struct recovery *recovery) {
             pymq_walk_ends_at(store, unit.physical_offset, furthest))
             return furthest;
     }
+    if (furthest < recovery->log_begin) /* no queue points into the log: all of it has to be dispatched */
+        return recovery->log_begin;
     return pymq_max64(recovery->log_begin, end - NORMAL_WALK_FILES * size);
 }
 
@@ -152,18 +154,72 @@ static int truncate_index(struct recovery *recovery, int64_t end) {
     return pymq_walk(store, file_begin(recovery, reindex_from), INT64_MAX, &again, recovery->error);
 }
 
+static int64_t count_units(const struct recovery *recovery) {
+    int64_t total = 0;
+    for (size_t i = 0; i < recovery->queue_count; i++)
+        total += atomic_load(&recovery->queues[i]->max_position) / PYMQ_CQ_UNIT_SIZE;
+    return total;
+}
+
+/* Whether queues and index hold what the checkpoint says they held. If somebody has removed some of it, the log gives
+ * everything back: walk all of it, and let queues that are whole find their units there already. */
+static void check_derived(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    if (!checkpoint->extended)
+        return;
+    if (checkpoint->unit_total >= 0 && count_units(recovery) != checkpoint->unit_total)
+        store->queues_from = recovery->walk_from = recovery->log_begin;
+    struct pymq_index_marks marks;
+    if (store->index == NULL || checkpoint->index_end < -1)
+        return;
+    pymq_index_marks(store->index, &marks);
+    if (marks.end_offset < checkpoint->index_end)
+        recovery->walk_from = recovery->log_begin;
+}
+
+/* A log that ends before what the checkpoint knew to be durable is damaged, not torn: cutting it there would drop
+ * acknowledged messages. That is the operator's decision. */
+static int refuse_damage(struct recovery *recovery, int64_t end) {
+    struct pymq_store *store = recovery->store;
+    int64_t size = store->config.log_file_size;
+    return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
+                     "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
+                     ": the file is damaged or missing; restore it from a copy, or open with truncate_damaged to drop "
+                     "what follows",
+                     store->log.files.directory, end / size * size, end, store->checkpoint.flushed_offset);
+}
+
+/* Before anything is changed: do whole records reach as far as the log was durable? */
+static int check_damage(struct recovery *recovery, int64_t from) {
+    struct pymq_store *store = recovery->store;
+    int64_t durable = store->checkpoint.flushed_offset, end = from;
+    if (!store->checkpoint.extended || from >= durable || store->config.truncate_damaged)
+        return PYMQ_OK;
+    int status = pymq_walk_probe(store, from, durable, &end, recovery->error);
+    if (status != PYMQ_OK)
+        return status;
+    return end >= durable ? PYMQ_OK : refuse_damage(recovery, end);
+}
+
 static int prepare_after_crash(struct recovery *recovery) {
     struct pymq_store *store = recovery->store;
     int64_t cut = start_after_crash(recovery);
+    int status = check_damage(recovery, cut);
+    if (status != PYMQ_OK)
+        return status;
+    store->touched = true;
     recovery->walk_from = cut;
     store->queues_from = cut;
-    int status = truncate_queues(recovery, cut, true);
+    status = truncate_queues(recovery, cut, true);
     if (status == PYMQ_OK && store->index != NULL) {
         int64_t reindex_from = cut;
         status = pymq_index_repair(store->index, cut, &reindex_from, recovery->error);
         if (reindex_from < cut)
             recovery->walk_from = file_begin(recovery, reindex_from);
     }
+    if (status == PYMQ_OK)
+        check_derived(recovery);
     return status;
 }
 
@@ -174,18 +230,44 @@ static int prepare_after_clean_stop(struct recovery *recovery) {
             return queue_failure(recovery, recovery->queues[i], status);
     }
     recovery->walk_from = start_after_clean_stop(recovery);
+    recovery->store->queues_from = recovery->walk_from;
+    int status = check_damage(recovery, recovery->walk_from);
+    if (status != PYMQ_OK)
+        return status;
+    recovery->store->touched = true;
+    check_derived(recovery);
     return PYMQ_OK;
 }
 
-/* No log: whatever queues and index say points nowhere. */
+/* No log at all. If anything says that there was one, it lies elsewhere or its disk is not there: Apache would remove
+ * queues and index now; we say so instead. */
+static int check_log_absence(struct recovery *recovery) {
+    struct pymq_store *store = recovery->store;
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    bool had_log = checkpoint->physic_msg_timestamp > 0 || (checkpoint->extended && checkpoint->flushed_offset > 0);
+    for (size_t i = 0; i < recovery->queue_count && !had_log; i++)
+        had_log = pymq_mapped_queue_count(&recovery->queues[i]->files) > 0;
+    if (!had_log || store->config.truncate_damaged)
+        return PYMQ_OK;
+    return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
+                     "%s: no log file, but queues or the checkpoint point into one; is it kept elsewhere "
+                     "(storePathCommitLog), or its disk not mounted? bring it back, or open with truncate_damaged to "
+                     "start empty",
+                     store->log.files.directory);
+}
+
 static int forget_queues(struct recovery *recovery) {
+    int status = check_log_absence(recovery);
+    if (status != PYMQ_OK)
+        return status;
+    recovery->store->touched = true;
     for (size_t i = 0; i < recovery->queue_count; i++) {
         struct pymq_queue *queue = recovery->queues[i];
-        int status = PYMQ_OK;
         while (status == PYMQ_OK)
             status = pymq_mapped_queue_remove_last(&queue->files);
         if (status != PYMQ_ENOTFOUND)
             return queue_failure(recovery, queue, status);
+        status = PYMQ_OK;
         queue->max_physical = -1;
     }
     return recovery->store->index != NULL ? pymq_index_destroy_files(recovery->store->index) : PYMQ_OK;
@@ -240,27 +322,16 @@ static int finish(struct recovery *recovery, bool clean) {
     pymq_marks_reset(&store->marks, end);
     atomic_store(&store->checkpoint_safe, clean ? end : recovery->walk_from);
     atomic_store(&store->flushed_timestamp_ms, recovery->walk.last_timestamp_ms);
-    atomic_store(&store->dispatched_timestamp_ms, recovery->walk.last_timestamp_ms);
+    store->unit_pending = 0;
+    store->working = (struct pymq_dispatch_mark){.last_record = recovery->walk.last_record,
+                                                 .timestamp_ms = recovery->walk.last_timestamp_ms,
+                                                 .unit_total = count_units(recovery)};
+    pymq_dispatch_publish(store, end);
     status = pymq_commit_log_resume(&store->log, end, recovery->walk.last_timestamp_ms, recovery->walk.last_record);
     if (status != PYMQ_OK)
         return pymq_fail(recovery->error, status, errno, "%s: the file at %" PRId64 " cannot be opened: %s",
                          store->log.files.directory, end, strerror(errno));
     return PYMQ_OK;
-}
-
-/* A log that ends before what the checkpoint knew to be durable is damaged, not torn: cutting it there would drop
- * acknowledged messages. That is the operator's decision. */
-static int check_damage(struct recovery *recovery) {
-    struct pymq_store *store = recovery->store;
-    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
-    int64_t end = recovery->walk.end, size = store->config.log_file_size;
-    if (!checkpoint->extended || end >= checkpoint->flushed_offset || store->config.truncate_damaged)
-        return PYMQ_OK;
-    return pymq_fail(
-        recovery->error, PYMQ_ECORRUPT, 0,
-        "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
-        ": the file is damaged; restore it from a copy, or open with truncate_damaged to drop what follows",
-        store->log.files.directory, end / size * size, end, checkpoint->flushed_offset);
 }
 
 static int recover_log(struct recovery *recovery, bool clean) {
@@ -285,8 +356,9 @@ static int recover_log(struct recovery *recovery, bool clean) {
     store->stats.recovered_from = recovery->walk_from;
     int64_t unflushed_from = clean ? INT64_MAX : store->checkpoint.extended ? store->checkpoint.flushed_offset : 0;
     status = pymq_walk(store, recovery->walk_from, unflushed_from, &recovery->walk, recovery->error);
-    if (status == PYMQ_OK)
-        status = check_damage(recovery);
+    if (status == PYMQ_OK && store->checkpoint.extended && recovery->walk.end < store->checkpoint.flushed_offset &&
+        !store->config.truncate_damaged)
+        status = refuse_damage(recovery, recovery->walk.end); /* a record that is not its queue's next, say */
     return status == PYMQ_OK ? finish(recovery, clean) : status;
 }
 

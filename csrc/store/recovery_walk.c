@@ -16,8 +16,9 @@ struct walk {
     struct pymq_store *store;
     int64_t offset; /* of the next record */
     int64_t unflushed_from;
-    int fd;       /* of the file that holds it, -1 */
-    int64_t base; /* of that file */
+    int64_t probe_until; /* read only, no further than this; -1 when it is the real walk */
+    int fd;              /* of the file that holds it, -1 */
+    int64_t base;        /* of that file */
     uint8_t *buffer;
     size_t capacity;
     int64_t buffered_at; /* log offset of buffer[0] */
@@ -71,6 +72,23 @@ static int refill(struct walk *walk) {
     return PYMQ_OK;
 }
 
+/* A record longer than the buffer: written when maxMessageSize was larger. Make room for it, if it can be one. */
+static bool grow_for(struct walk *walk, int64_t file_end) {
+    if (walk->buffered < PYMQ_BLANK_SIZE_MIN)
+        return false;
+    int64_t total = pymq_load_be32(walk->buffer);
+    uint32_t magic = pymq_load_be32(walk->buffer + 4);
+    bool may_be = magic == PYMQ_RECORD_MAGIC_V1 || magic == PYMQ_RECORD_MAGIC_V2;
+    if (!may_be || total <= (int64_t)walk->capacity || walk->offset + total > file_end)
+        return false;
+    uint8_t *grown = realloc(walk->buffer, (size_t)total);
+    if (grown == NULL)
+        return false;
+    walk->buffer = grown;
+    walk->capacity = (size_t)total;
+    return true;
+}
+
 /* The next record: its size, 0 at a blank tail (the offset then stands at the next file), or why there is none. */
 static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
     int64_t file_end = walk->base + walk->store->config.log_file_size;
@@ -83,8 +101,9 @@ static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
             left > 0 ? pymq_record_decode(walk->buffer + at, left, checks, walk->offset, record) : PYMQ_ETRUNCATED;
         if (taken == 0) /* a blank that does not reach exactly to the file's end was written by nobody */
             return walk->offset + record->total_size == file_end ? 0 : PYMQ_ECORRUPT;
-        /* A record that would cross its file is torn or stale; one cut by the buffer wants a refill, once. */
-        if (taken != PYMQ_ETRUNCATED || attempt > 0)
+        /* A record that would cross its file is torn or stale; one cut by the buffer wants a refill, once, and one
+         * longer than the buffer a longer one. */
+        if (taken != PYMQ_ETRUNCATED || (attempt > 0 && !grow_for(walk, file_end)))
             return taken;
         if (walk->buffered > 0 && at == 0 && walk->offset + (int64_t)walk->buffered >= file_end)
             return PYMQ_ECORRUPT;
@@ -111,6 +130,12 @@ static int walk_records(struct walk *walk, int64_t from, struct pymq_walk_result
             walk->offset = walk->base + walk->store->config.log_file_size;
             continue;
         }
+        if (walk->probe_until >= 0) {
+            walk->offset += taken;
+            if (walk->offset >= walk->probe_until)
+                return PYMQ_OK;
+            continue;
+        }
         status = pymq_dispatch_record(walk->store, &record);
         if (status == PYMQ_ECORRUPT)
             return PYMQ_OK; /* whole by itself, but not the next of its queue: here the log ends */
@@ -124,42 +149,73 @@ static int walk_records(struct walk *walk, int64_t from, struct pymq_walk_result
     }
 }
 
-/* The store time to go on from, when the walk itself met no record. */
+/* The store time to go on from, when the walk itself met no record: that of the last one the checkpoint knows. Without
+ * our block the checkpoint has no CRC, and its times are believed only as far as they lie in the past. */
 static void look_back(struct pymq_store *store, struct pymq_walk_result *result) {
     const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    uint8_t head[PYMQ_RECORD_SIZE_MIN];
     if (result->records > 0)
         return;
-    result->last_timestamp_ms = pymq_max64(0, pymq_min64(checkpoint->physic_msg_timestamp, pymq_now_ms()));
-    if (!checkpoint->extended || checkpoint->clean_end != result->end)
+    if (!checkpoint->extended) {
+        result->last_timestamp_ms = pymq_max64(0, pymq_min64(checkpoint->physic_msg_timestamp, pymq_now_ms()));
         return;
-    uint8_t head[PYMQ_RECORD_SIZE_MIN];
-    if (checkpoint->last_record >= 0 &&
-        pymq_mapped_queue_read(&store->log.files, checkpoint->last_record, head, sizeof head) == (ssize_t)sizeof head) {
-        result->last_record = checkpoint->last_record;
-        result->last_timestamp_ms = pymq_record_store_timestamp_ms(head);
     }
+    result->last_timestamp_ms = pymq_max64(0, checkpoint->physic_msg_timestamp);
+    if (checkpoint->last_record < 0 || checkpoint->last_record >= result->end ||
+        pymq_mapped_queue_read(&store->log.files, checkpoint->last_record, head, sizeof head) != (ssize_t)sizeof head)
+        return;
+    result->last_record = checkpoint->last_record;
+    result->last_timestamp_ms = pymq_max64(result->last_timestamp_ms, pymq_record_store_timestamp_ms(head));
+}
+
+static int walk_init(struct walk *walk, struct pymq_store *store, int64_t from, struct pymq_error *error) {
+    int64_t longest = (int64_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX;
+    *walk = (struct walk){.store = store, .offset = from, .unflushed_from = INT64_MAX, .probe_until = -1, .fd = -1};
+    walk->capacity = (size_t)pymq_min64(store->config.log_file_size, pymq_max64(WALK_BUFFER_SIZE, longest));
+    walk->total_end = pymq_mapped_queue_end(&store->log.files);
+    walk->buffer = malloc(walk->capacity);
+    if (walk->buffer == NULL)
+        return pymq_fail(error, PYMQ_ENOMEM, errno, "recovery: no memory for a buffer of %zu bytes", walk->capacity);
+    return PYMQ_OK;
+}
+
+static int walk_run(struct walk *walk, int64_t from, struct pymq_walk_result *result, struct pymq_error *error) {
+    errno = 0;
+    int status = walk_records(walk, from, result);
+    int saved = errno;
+    if (walk->fd >= 0)
+        pymq_io->close(walk->fd);
+    free(walk->buffer);
+    if (status == PYMQ_OK)
+        return PYMQ_OK;
+    return pymq_fail(error, status, saved, "%s: recovery stopped at offset %" PRId64 ": %s (%s)",
+                     walk->store->log.files.directory, walk->offset, pymq_status_name(status), strerror(saved));
+}
+
+int pymq_walk_probe(struct pymq_store *store, int64_t from, int64_t until, int64_t *end, struct pymq_error *error) {
+    struct walk walk;
+    struct pymq_walk_result nothing = {.last_record = -1};
+    int status = walk_init(&walk, store, from, error);
+    if (status != PYMQ_OK)
+        return status;
+    walk.probe_until = until;
+    status = walk_run(&walk, from, &nothing, error);
+    *end = walk.offset;
+    return status;
 }
 
 int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, struct pymq_walk_result *result,
               struct pymq_error *error) {
+    struct walk walk;
     memset(result, 0, sizeof *result);
     result->last_record = -1;
-    size_t longest = (size_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX;
-    struct walk walk = {.store = store, .offset = from, .unflushed_from = unflushed_from, .fd = -1};
-    walk.capacity = (size_t)pymq_min64(store->config.log_file_size, pymq_max64(WALK_BUFFER_SIZE, (int64_t)longest));
-    walk.total_end = pymq_mapped_queue_end(&store->log.files);
-    walk.buffer = malloc(walk.capacity);
-    if (walk.buffer == NULL)
-        return pymq_fail(error, PYMQ_ENOMEM, errno, "recovery: no memory for a buffer of %zu bytes", walk.capacity);
-    errno = 0;
-    int status = walk_records(&walk, from, result);
-    int saved = errno;
-    if (walk.fd >= 0)
-        pymq_io->close(walk.fd);
-    free(walk.buffer);
+    int status = walk_init(&walk, store, from, error);
     if (status != PYMQ_OK)
-        return pymq_fail(error, status, saved, "%s: recovery stopped at offset %" PRId64 ": %s (%s)",
-                         store->log.files.directory, walk.offset, pymq_status_name(status), strerror(saved));
+        return status;
+    walk.unflushed_from = unflushed_from;
+    status = walk_run(&walk, from, result, error);
+    if (status != PYMQ_OK)
+        return status;
     result->end = walk.offset;
     look_back(store, result);
     report(&walk, from, true);
@@ -168,24 +224,26 @@ int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, st
 
 bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end) {
     int64_t file_size = store->config.log_file_size;
+    uint8_t head[8];
     if (offset < 0 || end <= offset || end - offset > file_size)
         return end == 0 && offset < 0;
-    size_t size = (size_t)pymq_min64(end - offset, (int64_t)store->config.message_size_max + PYMQ_RECORD_OVERHEAD_MAX);
-    uint8_t *bytes = malloc(size);
+    if (pymq_mapped_queue_read(&store->log.files, offset, head, sizeof head) != (ssize_t)sizeof head)
+        return false;
+    int64_t total = pymq_load_be32(head);
+    if (total < PYMQ_RECORD_SIZE_MIN || total > end - offset)
+        return false;
+    uint8_t *bytes = malloc((size_t)total);
     if (bytes == NULL)
         return false;
     struct pymq_record record;
-    ssize_t got = pymq_mapped_queue_read(&store->log.files, offset, bytes, size);
-    ssize_t taken =
-        got > 0 ? pymq_record_decode(bytes, (size_t)got, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset, &record)
-                : PYMQ_EIO;
-    bool ends = taken > 0 && offset + taken == end;
-    if (taken > 0 && !ends && end % file_size == 0) { /* a blank tail may lie between */
-        uint8_t head[8];
-        ends = pymq_mapped_queue_read(&store->log.files, offset + taken, head, sizeof head) == (ssize_t)sizeof head &&
-               pymq_load_be32(head + 4) == PYMQ_RECORD_MAGIC_BLANK &&
-               offset + taken + (int64_t)pymq_load_be32(head) == end;
-    }
+    bool whole =
+        pymq_mapped_queue_read(&store->log.files, offset, bytes, (size_t)total) == total &&
+        pymq_record_decode(bytes, (size_t)total, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset, &record) == total;
     free(bytes);
-    return ends;
+    if (!whole || offset + total == end)
+        return whole;
+    /* A blank tail may lie between. */
+    return end % file_size == 0 &&
+           pymq_mapped_queue_read(&store->log.files, offset + total, head, sizeof head) == (ssize_t)sizeof head &&
+           pymq_load_be32(head + 4) == PYMQ_RECORD_MAGIC_BLANK && offset + total + (int64_t)pymq_load_be32(head) == end;
 }

@@ -19,6 +19,9 @@ struct pymq_walk_result {
 int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, struct pymq_walk_result *result,
               struct pymq_error *error);
 
+/* Read only: how far whole records reach from `from` on, looking no further than `until`. */
+int pymq_walk_probe(struct pymq_store *store, int64_t from, int64_t until, int64_t *end, struct pymq_error *error);
+
 /* Whether a whole record, its CRC included, starts at `offset` and ends at `end`, alone or with the blank tail of its
  * file behind it. */
 bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end);

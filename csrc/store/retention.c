@@ -46,6 +46,27 @@ size_t pymq_store_log_files(struct pymq_store *store, struct pymq_log_file_info 
     return count;
 }
 
+/* All queues; the caller frees them. Returns how many, or PYMQ_ENOMEM. */
+static ssize_t list_queues(struct pymq_store *store, struct pymq_queue ***queues) {
+    size_t count = pymq_queue_table_list(&store->queues, NULL, 0);
+    *queues = malloc((count + 1) * sizeof **queues);
+    if (*queues == NULL)
+        return PYMQ_ENOMEM;
+    size_t now = pymq_queue_table_list(&store->queues, *queues, count);
+    return (ssize_t)(now < count ? now : count);
+}
+
+static int correct_minimums(struct pymq_store *store, int64_t physical_min) {
+    struct pymq_queue **queues;
+    ssize_t count = list_queues(store, &queues);
+    int status = count < 0 ? (int)count : PYMQ_OK;
+    for (ssize_t i = 0; i < count && status == PYMQ_OK; i++)
+        status = pymq_queue_correct_min(queues[i], physical_min);
+    if (count >= 0)
+        free(queues);
+    return status;
+}
+
 int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info *removed) {
     struct pymq_mapped_queue *files = &store->log.files;
     int64_t begin = pymq_mapped_queue_begin(files);
@@ -63,30 +84,28 @@ int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info
             return status;
     }
     describe(store, begin, removed);
-    return pymq_mapped_queue_remove_first(files);
+    /* The minimums first: a reader then finds its offset gone, not its record. */
+    int status = correct_minimums(store, begin + files->file_size);
+    return status == PYMQ_OK ? pymq_mapped_queue_remove_first(files) : status;
 }
 
 ssize_t pymq_store_clean_queues(struct pymq_store *store) {
     int64_t physical_min = pymq_commit_log_min(&store->log);
-    size_t count = pymq_queue_table_list(&store->queues, NULL, 0);
-    struct pymq_queue **queues = malloc((count + 1) * sizeof *queues);
-    if (queues == NULL)
-        return PYMQ_ENOMEM;
-    size_t listed = pymq_queue_table_list(&store->queues, queues, count);
-    ssize_t removed = 0;
-    int status = PYMQ_OK;
-    for (size_t i = 0; i < count && i < listed && status == PYMQ_OK; i++) {
-        status = pymq_queue_correct_min(queues[i], physical_min);
-        ssize_t gone = status == PYMQ_OK ? pymq_queue_remove_expired(queues[i]) : 0;
-        if (gone < 0)
-            status = (int)gone;
-        else
-            removed += gone;
+    struct pymq_queue **queues;
+    ssize_t count = list_queues(store, &queues);
+    if (count < 0)
+        return count;
+    ssize_t removed = 0, gone = 0;
+    for (ssize_t i = 0; i < count && gone >= 0; i++) {
+        gone = pymq_queue_correct_min(queues[i], physical_min);
+        if (gone == PYMQ_OK)
+            gone = pymq_queue_remove_expired(queues[i]);
+        removed += gone > 0 ? gone : 0;
     }
     free(queues);
-    if (status == PYMQ_OK && store->index != NULL) {
-        ssize_t gone = pymq_index_remove_expired(store->index, physical_min);
-        return gone < 0 ? gone : removed + gone;
-    }
-    return status == PYMQ_OK ? removed : status;
+    if (gone >= 0 && store->index != NULL)
+        gone = pymq_index_remove_expired(store->index, physical_min);
+    else if (gone >= 0)
+        gone = 0;
+    return gone < 0 ? gone : removed + gone;
 }

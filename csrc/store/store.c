@@ -83,7 +83,7 @@ static int make_directories(struct pymq_store *store, struct pymq_error *error) 
         char path[PYMQ_PATH_MAX];
         int status = pymq_store_path(store, names[i], path, sizeof path);
         if (status == PYMQ_OK)
-            status = pymq_io_make_directories(path);
+            status = pymq_io_make_directories(path, true);
         if (status != PYMQ_OK)
             return pymq_fail(error, status, errno, "%s/%s: cannot be made: %s", store->path, names[i], strerror(errno));
     }
@@ -149,6 +149,14 @@ static int make_abort_file(struct pymq_store *store, struct pymq_error *error) {
                              : pymq_fail(error, status, errno, "%s: cannot be written: %s", path, strerror(errno));
 }
 
+static int remove_abort_file(struct pymq_store *store) {
+    char path[PYMQ_PATH_MAX];
+    int status = pymq_store_path(store, "abort", path, sizeof path);
+    if (status == PYMQ_OK && pymq_io->unlink(path) != 0 && errno != ENOENT)
+        status = PYMQ_EIO;
+    return status == PYMQ_OK ? pymq_io_sync_directory(store->path) : status;
+}
+
 static int start_threads(struct pymq_store *store, struct pymq_error *error) {
     store->log.allocator = pymq_allocator_start(&store->log);
     int status = store->log.allocator != NULL ? PYMQ_OK : PYMQ_ENOMEM;
@@ -186,6 +194,7 @@ static void free_store(struct pymq_store *store, bool abandon) {
     pymq_marks_destroy(&store->marks);
     pthread_mutex_destroy(&store->flush_lock);
     pthread_mutex_destroy(&store->checkpoint_lock);
+    pthread_mutex_destroy(&store->mark_lock);
     pymq_lock_file_release(store->lock_file);
     free(store->path);
     free(store);
@@ -212,27 +221,17 @@ static struct pymq_store *new_store(const char *path, const struct pymq_store_co
     pymq_worker_init(&store->queue_flusher);
     pthread_mutex_init(&store->flush_lock, NULL);
     pthread_mutex_init(&store->checkpoint_lock, NULL);
+    pthread_mutex_init(&store->mark_lock, NULL);
+    atomic_init(&store->dispatch_waits_at, -1);
     return store;
-}
-
-/* The store's own name must survive too. */
-static int sync_parent(const char *path) {
-    char parent[PYMQ_PATH_MAX];
-    memcpy(parent, path, strlen(path) + 1);
-    char *slash = strrchr(parent, '/');
-    if (slash == parent)
-        slash[1] = '\0';
-    else if (slash != NULL)
-        *slash = '\0';
-    return pymq_io_sync_directory(slash != NULL ? parent : ".");
 }
 
 static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     char lock_path[PYMQ_PATH_MAX];
     int status = check_config(&store->config, error);
-    if (status == PYMQ_OK && (status = pymq_io_make_directories(store->path)) != PYMQ_OK)
+    if (status == PYMQ_OK && (status = pymq_io_make_directories(store->path, true)) != PYMQ_OK)
         return pymq_fail(error, status, errno, "%s: cannot be made: %s", store->path, strerror(errno));
-    if (status == PYMQ_OK && (status = sync_parent(store->path)) != PYMQ_OK)
+    if (status == PYMQ_OK && (status = pymq_io_sync_parent(store->path)) != PYMQ_OK)
         return pymq_fail(error, status, errno, "%s: its parent directory cannot be synced: %s", store->path,
                          strerror(errno));
     if (status == PYMQ_OK)
@@ -248,9 +247,9 @@ static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     if (status == PYMQ_OK)
         status = load_parts(store, error);
     if (status == PYMQ_OK)
-        status = pymq_recover(store, error);
-    if (status == PYMQ_OK)
-        status = make_abort_file(store, error);
+        status = make_abort_file(store, error); /* before recovery writes: it may be cut short as well */
+    if (status == PYMQ_OK && (status = pymq_recover(store, error)) != PYMQ_OK && !store->crashed && !store->touched)
+        remove_abort_file(store); /* a refusal leaves everything as it was */
     if (status == PYMQ_OK)
         status = start_threads(store, error);
     return status;
@@ -291,7 +290,7 @@ int pymq_store_shut(struct pymq_store *store) {
 
 /* What a clean stop owes the next open: everything dispatched, flushed and noted. */
 static int settle(struct pymq_store *store, int status) {
-    while (status == PYMQ_OK && atomic_load(&store->marks.dispatched) < atomic_load(&store->marks.visible) &&
+    while (status == PYMQ_OK && !pymq_dispatch_is_done(store, atomic_load(&store->marks.visible)) &&
            atomic_load(&store->marks.failed) == PYMQ_OK && atomic_load(&store->dispatch_blocked) == PYMQ_OK)
         usleep(200);
     if (status == PYMQ_OK && atomic_load(&store->marks.failed) != PYMQ_OK)
@@ -313,14 +312,8 @@ int pymq_store_close(struct pymq_store *store) {
         if (status == PYMQ_OK && !(store->index_lost && closed == PYMQ_ENOTFOUND))
             status = closed;
     }
-    if (status == PYMQ_OK && !store->index_lost) {
-        char path[PYMQ_PATH_MAX];
-        status = pymq_store_path(store, "abort", path, sizeof path);
-        if (status == PYMQ_OK && pymq_io->unlink(path) != 0 && errno != ENOENT)
-            status = PYMQ_EIO;
-        if (status == PYMQ_OK)
-            status = pymq_io_sync_directory(store->path);
-    }
+    if (status == PYMQ_OK && !store->index_lost)
+        status = remove_abort_file(store);
     free_store(store, status != PYMQ_OK);
     return status;
 }
@@ -403,7 +396,7 @@ struct catching_up {
 
 static bool has_caught_up(void *context) {
     struct catching_up *goal = context;
-    return atomic_load(&goal->store->marks.dispatched) >= goal->target || atomic_load(&goal->store->closing);
+    return pymq_dispatch_is_done(goal->store, goal->target) || atomic_load(&goal->store->closing);
 }
 
 int pymq_store_wait_dispatched(struct pymq_store *store, int32_t timeout_ms) {

@@ -24,12 +24,22 @@ struct pymq_worker {
     struct pymq_gate gate;
 };
 
+/* How far dispatch has got, in one picture: everything below `offset`, and nothing beyond, is in what the rest counts.
+ */
+struct pymq_dispatch_mark {
+    int64_t offset;
+    int64_t last_record;  /* -1 when none is known */
+    int64_t timestamp_ms; /* its store time */
+    int64_t unit_total;   /* ends of all queues, in units, added up */
+    int64_t index_end;    /* physical offset of the last record indexed, -1 without one, -2 without an index */
+};
+
 struct pymq_store {
     struct pymq_store_config config;
     char *path;
     struct pymq_lock_file *lock_file;
     /* What recovery tells dispatch; constant while threads run. */
-    int64_t queues_from;  /* records below are in their queues already, or were on purpose taken out of them */
+    int64_t queues_from; /* records below are in their queues already, or were on purpose taken out of them */
     enum pymq_skip skip;
     bool crashed; /* `abort` was found at open: the last stop was not clean */
     struct pymq_marks marks;
@@ -44,16 +54,22 @@ struct pymq_store {
     struct pymq_worker dispatcher;    /* reput */
     struct pymq_worker queue_flusher; /* queues, index, checkpoint */
 
-    pthread_mutex_t flush_lock;              /* one flush round at a time, whoever asks */
-    _Atomic int64_t flush_wanted;            /* SYNC_FLUSH: somebody waits for everything below */
-    _Atomic int64_t flushed_timestamp_ms;    /* store time of the last record known to be durable */
-    _Atomic int64_t dispatched_timestamp_ms; /* store time of the last record in queues and index */
-    int64_t flushed_ms;                      /* when the last thorough flush ended; the flusher's */
+    pthread_mutex_t flush_lock;           /* one flush round at a time, whoever asks */
+    _Atomic int64_t flush_wanted;         /* SYNC_FLUSH: somebody waits for everything below */
+    _Atomic int64_t flushed_timestamp_ms; /* store time of the last record known to be durable */
+    int64_t flushed_ms;                   /* when the last thorough flush ended; the flusher's */
 
     pthread_mutex_t checkpoint_lock; /* one queue-flush round at a time */
     struct pymq_checkpoint checkpoint;
     bool index_lost;                 /* an index file was removed under us: `abort` stays, the next open rebuilds it */
     _Atomic int64_t checkpoint_safe; /* safe offset of the last checkpoint */
+
+    pthread_mutex_t mark_lock;
+    struct pymq_dispatch_mark mark;    /* as of the last batch; guarded by mark_lock */
+    struct pymq_dispatch_mark working; /* the dispatcher's (before it runs, recovery's) */
+    int64_t unit_pending;              /* units of a record whose index entries are still missing; as above */
+    _Atomic int64_t dispatch_waits_at; /* visible ended inside a record: nothing to do until it moves; -1 */
+    bool touched;                      /* recovery has begun to change files */
 
     _Atomic bool writable;
     _Atomic int dispatch_blocked; /* PYMQ_OK, or why a queue or the index cannot be written: puts are refused with it */
@@ -76,6 +92,14 @@ int pymq_layout_check(const char *path, struct pymq_error *error);
 
 /* Bring log, queues and index together again; sets every watermark. Before any thread runs. */
 int pymq_recover(struct pymq_store *store, struct pymq_error *error);
+
+/* Whether everything whole below `offset` is dispatched. */
+static inline bool pymq_dispatch_is_done(struct pymq_store *store, int64_t offset) {
+    return atomic_load(&store->marks.dispatched) >= offset || atomic_load(&store->dispatch_waits_at) >= offset;
+}
+
+/* Show the checkpoint what has been dispatched up to `offset`. */
+void pymq_dispatch_publish(struct pymq_store *store, int64_t offset);
 
 /* Put one decoded record into its queue and the index. */
 int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *record);

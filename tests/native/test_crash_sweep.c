@@ -247,7 +247,7 @@ static void run_workload(struct collector *collector) {
         count *= LONG_FACTOR;
     size_t text = 0;
     memset(sweep.operations, 0, sizeof sweep.operations);
-    CHECK(pymq_io_make_directories(sweep.store_path) == PYMQ_OK, "store directory");
+    CHECK(pymq_io_make_directories(sweep.store_path, true) == PYMQ_OK, "store directory");
     crash_disk_start(sweep.store_path, collect, collector);
     struct pymq_store *store = open_store(sweep.store_path);
     for (size_t i = 0; i < count; i++)

@@ -46,8 +46,11 @@ int pymq_io_pwrite_full(int fd, const void *source, size_t size, int64_t offset)
 /* fsync the directory itself, so that names made or removed in it survive. PYMQ_OK or PYMQ_EIO. */
 int pymq_io_sync_directory(const char *path);
 
-/* Create `path` and its missing parents. PYMQ_OK or PYMQ_EIO (errno kept). */
-int pymq_io_make_directories(const char *path);
+/* The same for the directory that holds `path`. */
+int pymq_io_sync_parent(const char *path);
+
+/* Create `path` and its missing parents; with `sync` each one's name is durable. PYMQ_OK or PYMQ_EIO (errno kept). */
+int pymq_io_make_directories(const char *path, bool sync);
 
 /* Replace `path` atomically: temporary file beside it, fsync, rename, directory fsync. */
 int pymq_io_replace_file(const char *path, const void *source, size_t size);
