@@ -256,6 +256,31 @@ ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, 
     return record->total_size;
 }
 
+bool pymq_record_looks_torn(const uint8_t *record, size_t size) {
+    struct pymq_record decoded;
+    size_t run = 0;
+    if (pymq_record_decode(record, size, PYMQ_CHECK_STRUCTURE, 0, &decoded) <= 0) {
+        return true;
+    }
+    const struct pymq_slice *properties = &decoded.properties;
+    if (properties->size == 0) {
+        return false;
+    }
+    if (properties->data[properties->size - 1] == 0) {
+        return true;
+    }
+    if (memchr(properties->data, 0, properties->size) == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < properties->size; i++) {
+        run = properties->data[i] == 0 ? run + 1 : 0;
+        if (run >= PYMQ_SECTOR_SIZE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void pymq_record_encode_blank(uint8_t *target, uint32_t size) {
     pymq_store_be32(target, size);
     pymq_store_be32(target + 4, PYMQ_RECORD_MAGIC_BLANK);

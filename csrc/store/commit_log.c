@@ -191,6 +191,8 @@ int pymq_commit_log_append(struct pymq_commit_log *log, struct pymq_append_item 
         if (items[i].size > room ||
             (int64_t)items[i].size > (int64_t)log->config->message_size_max + PYMQ_RECORD_OVERHEAD_MAX)
             return PYMQ_ETOOBIG;
+        if (pymq_record_looks_torn(items[i].record, items[i].size))
+            return PYMQ_EPROPERTIES;
     }
     if ((flags & PYMQ_APPEND_TOGETHER) && total > room)
         return PYMQ_ETOOBIG;

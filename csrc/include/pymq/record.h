@@ -128,6 +128,11 @@ static inline int64_t pymq_record_store_timestamp_ms(const uint8_t *record) {
 ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, int64_t physical_offset,
                            struct pymq_record *record);
 
+/* Whether an encoded record, stored now and found after a crash, could be taken for a torn one: its properties end in a
+ * zero or hold a sector's length of zeros (see PYMQ_CHECK_HOLES). Such a record must be refused before it is promised.
+ * For records made by pymq_record_encode. */
+bool pymq_record_looks_torn(const uint8_t *record, size_t size);
+
 /* Write a blank tail of `size` bytes (>= 8): total size, blank magic; the rest is left as it is. */
 void pymq_record_encode_blank(uint8_t *target, uint32_t size);
 
