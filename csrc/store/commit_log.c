@@ -107,12 +107,16 @@ static int enter_file_locked(struct pymq_commit_log *log) {
         log->pooled[log->pooled_count++] = (struct pymq_pooled_file){taken.file, taken.buffer};
         pthread_mutex_unlock(&log->commit_lock);
     }
+    status = pymq_mapped_queue_add(&log->files, taken.file);
+    if (status != PYMQ_OK) { /* out of memory for the list: the next open takes the file for a leftover */
+        pymq_file_release(taken.file);
+        return status;
+    }
     pymq_file_retain(taken.file);
     log->active = taken.file;
     log->buffer = taken.buffer;
-    status = pymq_mapped_queue_add(&log->files, taken.file);
     atomic_fetch_add_explicit(&log->files_created, 1, memory_order_relaxed);
-    return status;
+    return PYMQ_OK;
 }
 
 /* Fill the rest of the active file with a blank record and leave it. */

@@ -167,36 +167,6 @@ int pymq_io_make_directories(const char *path, bool sync) {
     return PYMQ_OK;
 }
 
-int pymq_io_replace_file(const char *path, const void *source, size_t size) {
-    char temporary[PYMQ_PATH_MAX];
-    char directory[PYMQ_PATH_MAX];
-    int length = snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    if (length < 0 || (size_t)length >= sizeof temporary) {
-        errno = ENAMETOOLONG;
-        return PYMQ_EIO;
-    }
-    int fd = pymq_io->open(temporary, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    if (fd < 0)
-        return pymq_io_status(errno);
-    int status = pymq_io_pwrite_full(fd, source, size, 0);
-    if (status == PYMQ_OK && pymq_io->fsync(fd) != 0)
-        status = PYMQ_EIO;
-    int saved = errno;
-    pymq_io->close(fd);
-    if (status != PYMQ_OK) {
-        pymq_io->unlink(temporary);
-        errno = saved;
-        return status;
-    }
-    if (pymq_io->rename(temporary, path) != 0)
-        return pymq_io_status(errno);
-    memcpy(directory, path, strlen(path) + 1);
-    char *slash = strrchr(directory, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    return pymq_io_sync_directory(slash != NULL ? directory : ".");
-}
-
 int pymq_io_zero(int fd, int64_t offset, int64_t size) {
     static const uint8_t zeros[ZERO_CHUNK_SIZE];
     if (size <= 0)

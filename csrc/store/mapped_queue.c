@@ -89,11 +89,6 @@ struct pymq_file *pymq_mapped_queue_find(struct pymq_mapped_queue *queue, int64_
     return retained(queue, find_locked(queue, offset));
 }
 
-struct pymq_file *pymq_mapped_queue_first(struct pymq_mapped_queue *queue) {
-    pthread_mutex_lock(&queue->lock);
-    return retained(queue, queue->count > 0 ? queue->files[queue->first] : NULL);
-}
-
 struct pymq_file *pymq_mapped_queue_last(struct pymq_mapped_queue *queue) {
     pthread_mutex_lock(&queue->lock);
     return retained(queue, queue->count > 0 ? queue->files[queue->first + queue->count - 1] : NULL);

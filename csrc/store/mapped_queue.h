@@ -42,9 +42,8 @@ int pymq_mapped_queue_load(struct pymq_mapped_queue *queue, const char *setting,
 /* Add `file` behind the others; takes over its reference. */
 int pymq_mapped_queue_add(struct pymq_mapped_queue *queue, struct pymq_file *file);
 
-/* A retained file, or NULL: the one that holds `offset`, the first, the last. */
+/* A retained file, or NULL: the one that holds `offset`, the last. */
 struct pymq_file *pymq_mapped_queue_find(struct pymq_mapped_queue *queue, int64_t offset);
-struct pymq_file *pymq_mapped_queue_first(struct pymq_mapped_queue *queue);
 struct pymq_file *pymq_mapped_queue_last(struct pymq_mapped_queue *queue);
 uint32_t pymq_mapped_queue_count(struct pymq_mapped_queue *queue);
 

@@ -81,11 +81,9 @@ static struct pymq_queue *find_locked(struct pymq_queue_table *table, uint64_t h
     return queue;
 }
 
-/* A topic becomes a directory: no separators, no NUL, not "." or "..", and short enough for the file system. */
+/* A topic becomes a directory, so besides what the format allows it must be a file name of this system. */
 static bool topic_is_a_name(const uint8_t *topic, size_t size) {
-    if (size == 0 || size > TOPIC_NAME_MAX || memchr(topic, '/', size) != NULL || memchr(topic, '\0', size) != NULL)
-        return false;
-    return !(topic[0] == '.' && (size == 1 || (size == 2 && topic[1] == '.')));
+    return size <= TOPIC_NAME_MAX && pymq_topic_is_storable(topic, size);
 }
 
 static int create_locked(struct pymq_queue_table *table, uint64_t hash, const uint8_t *topic, size_t size,

@@ -169,17 +169,17 @@ static int start_threads(struct pymq_store *store, struct pymq_error *error) {
     return status == PYMQ_OK ? PYMQ_OK : pymq_fail(error, status, errno, "%s: no thread can be started", store->path);
 }
 
-static void stop_threads(struct pymq_store *store, bool abandon) {
+static void stop_threads(struct pymq_store *store) {
     atomic_store(&store->dispatcher.stop, true);
     pymq_gate_ring_slow(&store->marks.visible_moved);
-    pymq_worker_stop(&store->dispatcher, abandon);
-    pymq_worker_stop(&store->queue_flusher, abandon);
-    pymq_worker_stop(&store->committer, abandon);
-    pymq_worker_stop(&store->flusher, abandon);
+    pymq_worker_stop(&store->dispatcher);
+    pymq_worker_stop(&store->queue_flusher);
+    pymq_worker_stop(&store->committer);
+    pymq_worker_stop(&store->flusher);
 }
 
 static void free_store(struct pymq_store *store, bool abandon) {
-    stop_threads(store, abandon);
+    stop_threads(store);
     pymq_allocator_stop(store->log.allocator, abandon);
     if (store->index != NULL)
         pymq_index_abandon(store->index);
@@ -303,7 +303,7 @@ int pymq_store_close(struct pymq_store *store) {
     if (store == NULL)
         return PYMQ_OK;
     int status = settle(store, pymq_store_shut(store));
-    stop_threads(store, false);
+    stop_threads(store);
     pymq_allocator_stop(store->log.allocator, false);
     store->log.allocator = NULL;
     if (store->index != NULL) {

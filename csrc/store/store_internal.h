@@ -1,8 +1,6 @@
 /* The store put together, for the files of csrc/store only.
  *
- * Lock order, outermost first: append lock -> commit lock -> allocator -> mapped queue -> window cache; the queue
- * table's lock, the index's locks, the flush lock and the gates' mutexes are leaves of their own threads
- * (docs/locks.md).
+ * The order of all locks is in docs/locks.md.
  */
 #ifndef PYMQ_STORE_INTERNAL_H
 #define PYMQ_STORE_INTERNAL_H
@@ -20,7 +18,6 @@ struct pymq_worker {
     pthread_t thread;
     bool started;
     _Atomic bool stop;
-    _Atomic bool abandon; /* leave without flushing: a simulated crash */
     struct pymq_gate gate;
 };
 
@@ -119,6 +116,6 @@ int pymq_checkpoint_round(struct pymq_store *store, bool clean);
 
 void pymq_worker_init(struct pymq_worker *worker);
 int pymq_worker_start(struct pymq_worker *worker, const char *name, void *(*run)(void *), struct pymq_store *store);
-void pymq_worker_stop(struct pymq_worker *worker, bool abandon);
+void pymq_worker_stop(struct pymq_worker *worker);
 
 #endif

@@ -14,10 +14,9 @@ int pymq_worker_start(struct pymq_worker *worker, const char *name, void *(*run)
     return PYMQ_OK;
 }
 
-void pymq_worker_stop(struct pymq_worker *worker, bool abandon) {
+void pymq_worker_stop(struct pymq_worker *worker) {
     if (!worker->started)
         return;
-    atomic_store(&worker->abandon, abandon);
     atomic_store(&worker->stop, true);
     pymq_gate_ring_slow(&worker->gate);
     pthread_join(worker->thread, NULL);

@@ -196,7 +196,10 @@ static void replaced_file_is_old_or_new_never_else(void) {
     struct crash_image *images[64];
     begin();
     scratch_join(path, sizeof path, root, "checkpoint");
-    CHECK(pymq_io_replace_file(path, "old!", 4) == PYMQ_OK, "replace");
+    int old = create("checkpoint");
+    CHECK(pymq_io_pwrite_full(old, "old!", 4, 0) == PYMQ_OK && pymq_io->fsync(old) == 0, "write");
+    pymq_io->close(old);
+    CHECK(pymq_io_sync_directory(root) == PYMQ_OK, "sync");
     size_t count = 0;
     images[count++] = crash_disk_image(false);
     int fd = create("checkpoint.tmp");

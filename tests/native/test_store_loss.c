@@ -1,5 +1,5 @@
-/* Ways an operator, a setting or a crash might lose what was acknowledged, each seen once in a review: every one of them
- * is refused before anything changes, or everything is found again. */
+/* Ways an operator, a setting or a crash might lose what was acknowledged, each seen once in a review: every one of
+ * them is refused before anything changes, or everything is found again. */
 #include "store_help.h"
 
 #include <fcntl.h>

@@ -52,9 +52,6 @@ int pymq_io_sync_parent(const char *path);
 /* Create `path` and its missing parents; with `sync` each one's name is durable. PYMQ_OK or PYMQ_EIO (errno kept). */
 int pymq_io_make_directories(const char *path, bool sync);
 
-/* Replace `path` atomically: temporary file beside it, fsync, rename, directory fsync. */
-int pymq_io_replace_file(const char *path, const void *source, size_t size);
-
 /* Make bytes [offset, offset + size) of `fd` read as zeros and stay allocated, whatever the file system offers. */
 int pymq_io_zero(int fd, int64_t offset, int64_t size);
 

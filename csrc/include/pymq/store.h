@@ -115,8 +115,8 @@ int pymq_store_append(struct pymq_store *store, struct pymq_append_item *items, 
  * PYMQ_OK, PYMQ_ETIMEDOUT, PYMQ_EFAILED (a flush failed), PYMQ_ECLOSED. */
 int pymq_store_wait_acknowledged(struct pymq_store *store, int64_t end_offset, int32_t timeout_ms);
 
-/* The same without blocking: PYMQ_OK when acknowledged, PYMQ_ETIMEDOUT when not yet, or the failure. Asks the
- * flusher for a round when one is needed. Use with pymq_store_listen. */
+/* The same without blocking: PYMQ_OK when acknowledged, PYMQ_ETIMEDOUT when not yet, or the failure. The
+ * append has asked for the flush already. Use with pymq_store_listen. */
 int pymq_store_poll_acknowledged(struct pymq_store *store, int64_t end_offset);
 
 enum pymq_event {
