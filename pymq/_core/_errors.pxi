@@ -28,8 +28,13 @@ cdef object error_of_text(int status, pymq_error *error):
     return _STATUS_ERRORS.get(name, _StoreError)(text, status=name, errno=error.sys_errno)
 
 
-cdef object error_of_status(_StoreHandle store, int status, str doing):
-    """The exception for a status that came alone, while *doing* something to *store*."""
+# What bounds the windows a call may have run out of.
+cdef str LOG_WINDOWS = "log_map_bytes_max"
+cdef str QUEUE_WINDOWS = "queue_map_count_max"
+
+
+cdef object error_of_status(_StoreHandle store, int status, str doing, str windows=LOG_WINDOWS):
+    """The exception for a status that came alone, while *doing* something to *store*; *windows* bounds its mappings."""
     cdef pymq_error failure
     name = pymq_status_name(status).decode("ascii")
     kind = _STATUS_ERRORS.get(name, _StoreError)
@@ -61,7 +66,7 @@ cdef object error_of_status(_StoreHandle store, int status, str doing):
         PYMQ_ETOPIC: "the topic is empty, too long, or not usable as a directory name",
         PYMQ_EINVAL: "an argument is outside its range",
         PYMQ_ENOMEM: "memory was refused",
-        PYMQ_EMAPS: "every mapped window is in use; raise log_map_bytes_max",
+        PYMQ_EMAPS: f"every mapped window is in use; raise {windows}",
         PYMQ_EIO: "a system call failed",
         PYMQ_ETIMEDOUT: "not done in time",
         PYMQ_ENOTFOUND: "not found",
@@ -86,9 +91,30 @@ cdef object error_of_record(_StoreHandle store, int status, int64_t physical_off
         return kind(
             f"{file} at {physical_offset}{place}: {problem}; nothing of it is delivered",
             status=name, physical_offset=physical_offset, file=file,
+            topic="" if queue_place is None else queue_place[0],
+            queue_id=-1 if queue_place is None else queue_place[1],
             queue_offset=-1 if queue_place is None else queue_place[2],
         )
     return error_of_status(store, status, f"reading {file} at {physical_offset}{place}")
+
+
+cdef object error_of_close(_StoreHandle store, int status, pymq_error *failure):
+    """The exception for a close that was not clean; *failure* is what stopped the store before, if anything did."""
+    name = pymq_status_name(status).decode("ascii")
+    reason = failure.text.decode("utf-8", "replace") or f"its last files could not all be written ({name})"
+    return _STATUS_ERRORS.get(name, _StoreError)(
+        f"{store.path}: the store is closed, but not cleanly: {reason}; look at the disk, the next open recovers",
+        status=name, errno=failure.sys_errno,
+    )
+
+
+cdef object reentry_error(_StoreHandle store, str call):
+    """For a close that would wait for its own thread."""
+    return _StoreError(
+        f"{store.path}: {call} was called inside another call of this store on the same thread (a signal handler?); set a "
+        "flag, or raise, and close after that call has returned",
+        errno=_errno.EDEADLK,
+    )
 
 
 cdef object closed_error(_StoreHandle store):

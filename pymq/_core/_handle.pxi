@@ -12,6 +12,8 @@ cdef class _StoreHandle:
     cdef pymq_store *store
     cdef int generation  # of the process that opened it
     cdef int active      # calls inside the core; guarded by the GIL
+    cdef unsigned long *callers  # the thread of each of them
+    cdef int callers_capacity
     cdef bint closing
     cdef bint abandoning
     cdef readonly int pid
@@ -38,7 +40,8 @@ cdef class _StoreHandle:
         cdef pymq_error error
         cdef pymq_store *opened = NULL
         cdef int status
-        cdef bytes encoded = _os.fsencode(path)
+        # Absolute before anything else: files are opened by name later, when the working directory may be another.
+        cdef bytes encoded = _os.fsencode(_pathlib.Path(_os.fsdecode(path)).absolute())
         cdef const char *name = encoded
         self.path = _os.fsdecode(encoded)
         self.config = config
@@ -68,18 +71,49 @@ cdef class _StoreHandle:
             self.close()
 
     def __dealloc__(self):
+        free(self.callers)
         while self.scratch_count:
             self.scratch_count -= 1
             free_scratch(self.scratches[self.scratch_count])
 
     cdef pymq_store *begin(self) except NULL:
-        """Count a call in; its `finally` counts it out with `self.active -= 1`."""
+        """Count a call in. The next statement is the `try` whose `finally` counts it out with `end()`.
+
+        Nothing that can raise stands between the two: a call that stays counted would keep close() waiting for ever.
+        """
+        cdef unsigned long *grown
         if self.generation != process_generation:
             raise forked_error(self)
         if self.store == NULL or self.closing:
             raise closed_error(self)
+        if self.active == self.callers_capacity:
+            grown = <unsigned long *>realloc(self.callers, <size_t>(2 * self.active + 16) * sizeof(unsigned long))
+            if grown == NULL:
+                raise MemoryError("a place to note the calling thread")
+            self.callers = grown
+            self.callers_capacity = 2 * self.active + 16
+        self.callers[self.active] = PyThread_get_thread_ident()
         self.active += 1
         return self.store
+
+    cdef void end(self) noexcept:
+        """Count this thread's newest call out."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        cdef int index = self.active - 1
+        while index > 0 and self.callers[index] != thread:
+            index -= 1
+        self.active -= 1
+        self.callers[index] = self.callers[self.active]
+
+    @property
+    def inside(self):
+        """Whether the calling thread is inside a call of this store already: in a signal handler, or a callback."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        cdef int index
+        for index in range(self.active):
+            if self.callers[index] == thread:
+                return True
+        return False
 
     @property
     def closed(self):
@@ -95,25 +129,33 @@ cdef class _StoreHandle:
         """Flush, write the checkpoint, stop the threads. Waits for calls in other threads; idempotent.
 
         Raises:
-            StoreError: the stop was not clean; `abort` stays and the next open recovers.
+            StoreError: the stop was not clean; `abort` stays and the next open recovers. Or this thread is inside
+                another call, which close() would wait for.
         """
         cdef int status = PYMQ_OK
         cdef pymq_store *store
+        cdef pymq_error failure
         if self.generation != process_generation:
             raise forked_error(self)
+        if self.inside:
+            raise reentry_error(self, "close()")
         store = self.take(True)
         if store != NULL:
+            memset(&failure, 0, sizeof(failure))
+            pymq_store_failure(store, &failure)
             with nogil:
                 status = pymq_store_close(store)
             self.closing = False
             if status != PYMQ_OK:
-                raise error_of_status(self, status, "close was not clean, the next open will recover")
+                raise error_of_close(self, status, &failure)
 
     def abandon(self):
         """As a crash of this process would leave it: flush and write nothing, keep `abort`. For tests."""
         cdef pymq_store *store
         if self.generation != process_generation:
             raise forked_error(self)
+        if self.inside:
+            raise reentry_error(self, "abandon()")
         store = self.take(False)
         if store != NULL:
             with nogil:
@@ -127,7 +169,7 @@ cdef class _StoreHandle:
             with nogil:
                 pymq_store_shut(store)
         finally:
-            self.active -= 1
+            self.end()
 
     cdef pymq_store *take(self, bint orderly) noexcept:
         """Let nobody in, wait until everybody is out; NULL when another thread has done so already."""
@@ -167,7 +209,7 @@ cdef class _StoreHandle:
         if status == PYMQ_ENOTFOUND:
             return NULL
         if status != PYMQ_OK:
-            raise error_of_status(self, status, f"topic {topic[:200]!r} queue {queue_id}")
+            raise error_of_status(self, status, f"topic {topic[:200]!r} queue {queue_id}", QUEUE_WINDOWS)
         if cached:
             if known is None:
                 known = self.topics.setdefault(topic, _TopicQueues())

@@ -17,10 +17,10 @@ cdef class _StoreReader(_StoreWriter):
 
     def wait_dispatched(self, int64_t timeout_ms):
         """Wait until dispatch has reached what is visible now; whether it has."""
-        cdef pymq_store *store = self.begin()
-        cdef int64_t deadline_us = monotonic_us() + timeout_ms * 1000
+        cdef int64_t deadline_us = monotonic_us() + bounded_timeout(timeout_ms) * 1000
         cdef int64_t remaining_ms
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             while True:
                 remaining_ms = max(0, (deadline_us - monotonic_us() + 999) // 1000)
@@ -32,16 +32,18 @@ cdef class _StoreReader(_StoreWriter):
                     raise closed_error(self)
                 PyErr_CheckSignals()
         finally:
-            self.active -= 1
+            self.end()
 
     def wait_arrival(self, str topic not None, int32_t queue_id, int64_t offset, int64_t timeout_ms):
         """Wait until the queue has a message at *offset*; whether it has."""
-        cdef pymq_store *store = self.begin()
-        cdef int64_t deadline_us = monotonic_us() + timeout_ms * 1000
+        cdef int64_t deadline_us = monotonic_us() + bounded_timeout(timeout_ms) * 1000
         cdef int64_t remaining_ms
         cdef pymq_queue *queue
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
+            if offset >= OFFSET_LIMIT:
+                raise _InvalidArgumentError(f"waiting for offset {offset}: no queue gets to {OFFSET_LIMIT}")
             queue = self.known_queue(topic, queue_id)
             while True:
                 remaining_ms = max(0, (deadline_us - monotonic_us() + 999) // 1000)
@@ -52,12 +54,13 @@ cdef class _StoreReader(_StoreWriter):
                 if status == PYMQ_OK:
                     return True
                 if status != PYMQ_ETIMEDOUT:
-                    raise error_of_status(self, status, f"waiting for {topic[:200]} queue {queue_id} offset {offset}")
+                    raise error_of_status(self, status, f"waiting for {topic[:200]} queue {queue_id} offset {offset}",
+                                          QUEUE_WINDOWS)
                 if remaining_ms <= WAIT_SLICE_MS:
                     return False
                 PyErr_CheckSignals()
         finally:
-            self.active -= 1
+            self.end()
 
     cdef pymq_queue *known_queue(self, str topic, int32_t queue_id) except NULL:
         """The handle of a queue that must exist."""
@@ -68,11 +71,11 @@ cdef class _StoreReader(_StoreWriter):
 
     def queues(self, bint settle=True):
         """(topic, queue_id, min_offset, max_offset) of every queue, in no order."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_queue **handles = NULL
         cdef pymq_queue_info_s info
         cdef size_t count, index, capacity
         cdef list found = []
+        cdef pymq_store *store = self.begin()
         try:
             if settle:
                 self.settle(store)
@@ -95,7 +98,7 @@ cdef class _StoreReader(_StoreWriter):
             return found
         finally:
             free(handles)
-            self.active -= 1
+            self.end()
 
     def queue_count(self):
         """How many queues there are, over all topics."""
@@ -103,13 +106,13 @@ cdef class _StoreReader(_StoreWriter):
         try:
             return pymq_store_queues(store, NULL, 0)
         finally:
-            self.active -= 1
+            self.end()
 
     def queue_range(self, str topic not None, int32_t queue_id, bint settle=True):
         """(min_offset, max_offset) of one queue."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_queue_info_s info
         cdef pymq_queue *queue
+        cdef pymq_store *store = self.begin()
         try:
             queue = self.known_queue(topic, queue_id)
             if settle:
@@ -118,13 +121,13 @@ cdef class _StoreReader(_StoreWriter):
                 pymq_queue_info(queue, &info)
             return info.min_offset, info.max_offset
         finally:
-            self.active -= 1
+            self.end()
 
     cdef object offset_error(self, int status, pymq_queue *queue, str topic, int32_t queue_id, int64_t offset):
         """Why units cannot be read from *offset*."""
         cdef pymq_queue_info_s info
         if status != PYMQ_ENOTFOUND:
-            return error_of_status(self, status, f"reading {topic[:200]} queue {queue_id} at {offset}")
+            return error_of_status(self, status, f"reading {topic[:200]} queue {queue_id} at {offset}", QUEUE_WINDOWS)
         pymq_queue_info(queue, &info)
         return _OffsetNotFoundError(
             f"{self.path}: {topic[:200]} queue {queue_id} has the offsets {info.min_offset} to {info.max_offset} (exclusive), "
@@ -134,16 +137,18 @@ cdef class _StoreReader(_StoreWriter):
 
     def read(self, str topic not None, int32_t queue_id, int64_t offset, int32_t max_count=32, bint settle=True):
         """Up to *max_count* messages from *offset* on; an empty list at the queue's end."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_cq_unit units[UNITS_MAX]
         cdef pymq_queue *queue
         cdef list messages = []
         cdef ssize_t count
         cdef size_t wanted
+        cdef pymq_store *store = self.begin()
         try:
             if max_count < 1:
                 raise _InvalidArgumentError(f"max_count is {max_count}; at least 1 makes sense")
             queue = self.known_queue(topic, queue_id)
+            if offset >= OFFSET_LIMIT:
+                raise self.offset_error(PYMQ_ENOTFOUND, queue, topic, queue_id, offset)
             while len(messages) < max_count:
                 wanted = <size_t>min(UNITS_MAX, max_count - len(messages))
                 with nogil:
@@ -161,12 +166,11 @@ cdef class _StoreReader(_StoreWriter):
                 offset += count
             return messages
         finally:
-            self.active -= 1
+            self.end()
 
     def read_tagged(self, str topic not None, int32_t queue_id, int64_t offset, tags, int32_t max_count=32,
                     bint settle=True):
         """Messages with one of *tags* from *offset* on, and the offset to go on from."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_cq_unit units[UNITS_MAX]
         cdef int64_t offsets[UNITS_MAX]
         cdef int64_t hashes[TAGS_MAX]
@@ -178,6 +182,7 @@ cdef class _StoreReader(_StoreWriter):
         cdef pymq_queue *queue
         cdef list found = []
         cdef ssize_t count
+        cdef pymq_store *store = self.begin()
         try:
             words = frozenset(tags)
             if not 1 <= len(words) <= TAGS_MAX or max_count < 1:
@@ -187,6 +192,8 @@ cdef class _StoreReader(_StoreWriter):
                 hashes[hash_count] = pymq_java_hash(0, <const uint8_t *>data, <size_t>size)
                 hash_count += 1
             queue = self.known_queue(topic, queue_id)
+            if offset >= OFFSET_LIMIT:
+                raise self.offset_error(PYMQ_ENOTFOUND, queue, topic, queue_id, offset)
             wanted = <size_t>min(UNITS_MAX, max_count)
             with nogil:
                 count = pymq_queue_units_by_tag(store, queue, offset, hashes, hash_count, units, offsets, wanted, &following)
@@ -202,7 +209,7 @@ cdef class _StoreReader(_StoreWriter):
             # Only hashes stand in the queue: a message with another tag of the same hash is left out here.
             return [message for message in found if message.tags in words], following
         finally:
-            self.active -= 1
+            self.end()
 
     cdef bint read_units(self, pymq_store *store, pymq_cq_unit *units, int64_t *offsets, int64_t first_offset,
                          ssize_t count, str topic, int32_t queue_id, list target) except -1:
@@ -249,8 +256,17 @@ cdef class _StoreReader(_StoreWriter):
                 if target:
                     return False
                 queue_offset = first_offset + position if offsets == NULL else offsets[position]
-                raise error_of_record(self, status, units[position].physical_offset, (topic[:200], queue_id, queue_offset))
+                raise self.record_error(status, units[position].physical_offset, topic, queue_id, queue_offset)
         return True
+
+    cdef object record_error(self, int status, int64_t physical_offset, str topic, int32_t queue_id, int64_t queue_offset):
+        """Why the record a unit refers to cannot be delivered; with the queue's range when it is gone."""
+        cdef pymq_queue_info_s info
+        error = error_of_record(self, status, physical_offset, (topic, queue_id, queue_offset))
+        if status == PYMQ_ENOTFOUND:
+            pymq_queue_info(self.known_queue(topic, queue_id), &info)
+            error.offset_min, error.offset_max = info.min_offset, info.max_offset
+        return error
 
     cdef ReceivedMessage read_one(self, pymq_store *store, int64_t physical_offset):
         """The message whose record begins at *physical_offset*."""
@@ -281,18 +297,18 @@ cdef class _StoreReader(_StoreWriter):
                 raise _InvalidArgumentError(f"physical offset {physical_offset} is below 0")
             return self.read_one(store, physical_offset)
         finally:
-            self.active -= 1
+            self.end()
 
     def query(self, str topic not None, str key not None, int64_t begin_ms=0, int64_t end_ms=INT64_MAX,
               int32_t max_count=32):
         """Messages of *topic* with *key*, stored in [begin_ms, end_ms], newest first."""
-        cdef pymq_store *store = self.begin()
         cdef int64_t offsets[QUERY_MAX]
         cdef Py_ssize_t topic_size = 0
         cdef Py_ssize_t key_size = 0
         cdef const char *topic_data
         cdef const char *key_data
         cdef ssize_t count, index
+        cdef pymq_store *store = self.begin()
         try:
             if not 1 <= max_count <= QUERY_MAX:
                 raise _InvalidArgumentError(f"max_count is {max_count}; 1 to {QUERY_MAX} are possible")
@@ -307,13 +323,13 @@ cdef class _StoreReader(_StoreWriter):
                 raise error_of_status(self, <int>count, f"looking up {key[:200]!r} in {topic[:200]!r}")
             return [self.read_one(store, offsets[index]) for index in range(count)]
         finally:
-            self.active -= 1
+            self.end()
 
     def offset_by_time(self, str topic not None, int32_t queue_id, int64_t timestamp_ms, bint upper=False):
         """The queue offset of the first message stored at or after the time (upper: the last at or before it)."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_queue *queue
         cdef int64_t offset
+        cdef pymq_store *store = self.begin()
         try:
             queue = self.known_queue(topic, queue_id)
             self.settle(store)
@@ -321,7 +337,8 @@ cdef class _StoreReader(_StoreWriter):
                 offset = pymq_queue_offset_by_time(store, queue, timestamp_ms,
                                                    PYMQ_BOUNDARY_UPPER if upper else PYMQ_BOUNDARY_LOWER)
             if offset < 0:
-                raise error_of_status(self, <int>offset, f"looking up time {timestamp_ms} in {topic[:200]} queue {queue_id}")
+                raise error_of_status(self, <int>offset, f"looking up time {timestamp_ms} in {topic[:200]} queue {queue_id}",
+                                      f"{LOG_WINDOWS} or {QUEUE_WINDOWS}")
             return offset
         finally:
-            self.active -= 1
+            self.end()

@@ -55,7 +55,12 @@ cdef int put_property_part(Scratch *scratch, str text, uint8_t separator, object
     cdef Py_ssize_t size = 0
     cdef const char *data = PyUnicode_AsUTF8AndSize(text, &size)
     if memchr(data, 1, <size_t>size) != NULL or memchr(data, 2, <size_t>size) != NULL:
-        raise _InvalidArgumentError(f"{what} {text!r} holds a byte 1 or 2, which separate properties in the record")
+        raise _InvalidArgumentError(f"{what} {text[:200]!r} holds a byte 1 or 2, which separate properties in the record")
+    if memchr(data, 0, <size_t>size) != NULL:
+        # Nothing but the body has a checksum: zeros elsewhere look like a page that was lost.
+        raise _InvalidArgumentError(
+            f"{what} {text[:200]!r} holds a byte 0; after a crash zeros cannot be told from bytes that never reached the disk"
+        )
     reserve(&scratch.properties, &scratch.properties_capacity, scratch.properties_size + <size_t>size + 1)
     memcpy(scratch.properties + scratch.properties_size, data, <size_t>size)
     scratch.properties[scratch.properties_size + <size_t>size] = separator
@@ -70,6 +75,24 @@ cdef int put_property(Scratch *scratch, str name, str value) except -1:
     put_property_part(scratch, name, 1, "the property name")
     put_property_part(scratch, value, 2, f"the value of {name}")
     return 0
+
+
+cdef str joined_keys(object keys):
+    """The keys as they stand in a record, with a space between two."""
+    if isinstance(keys, str):
+        return keys
+    words = list(keys)
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"a key is a str, not {type(word).__name__}")
+        if not word or " " in word:
+            raise _InvalidArgumentError(f"the key {word[:200]!r}: a key of a sequence is not empty and holds no space")
+    return " ".join(words)
+
+
+cdef int64_t bounded_timeout(int64_t timeout_ms) noexcept:
+    """A wait that neither is negative nor overflows in microseconds."""
+    return min(max(timeout_ms, 0), TIMEOUT_MS_MAX)
 
 
 cdef void free_scratch(Scratch *scratch) noexcept:

@@ -3,7 +3,8 @@
 
 Lifetime. A `Store` counts the calls that are inside the core (`active`, guarded by the GIL). `close()` lets no new
 one in, waits until the count is zero, then closes; calls that may wait long do so in slices of WAIT_SLICE_MS and look
-up between them, which is also when signals are served. In a child process after fork() every method raises and
+up between them, which is also when signals are served. A close() from such a handler would wait for its own thread
+and is refused. In a child process after fork() every method raises and
 nothing is freed. A store dropped open warns and closes.
 
 Memory. Records are encoded into scratch buffers from a small free list that the GIL guards; a body that is not
@@ -21,11 +22,13 @@ from posix.unistd cimport usleep
 
 import ipaddress as _ipaddress
 import os as _os
+import pathlib as _pathlib
 import time as _time
 import warnings as _warnings
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    unsigned long PyThread_get_thread_ident() noexcept
 
 cdef enum:
     WAIT_SLICE_MS = 50          # how long a close or a signal may have to wait for a blocked call
@@ -43,6 +46,9 @@ cdef enum:
     KEY_TAIL_SIZE = 12          # 8 hex digits of time, 4 of a counter
     KEY_MAX = 56
     QUERY_MAX = 1024
+
+cdef int64_t OFFSET_LIMIT = <int64_t>1 << 58       # queue offsets stay below it: times the unit they fit in 63 bits
+cdef int64_t TIMEOUT_MS_MAX = <int64_t>1 << 40     # longer waits are this long: 34 years
 
 cdef size_t NO_KEY = <size_t>-1
 cdef bytes UNIQUE_KEY_NAME = b"UNIQ_KEY\x01"
@@ -114,8 +120,8 @@ cdef class Store(_StoreReader):
 
     def watermarks(self):
         """The core's watermarks by name; `replica` is None while nobody feeds it."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_watermarks marks
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 pymq_store_watermarks(store, &marks)
@@ -125,7 +131,7 @@ cdef class Store(_StoreReader):
                 "dispatched": marks.dispatched, "min": marks.min,
             }
         finally:
-            self.active -= 1
+            self.end()
 
     def set_replica(self, int64_t offset, bint in_sync=True):
         """The in-sync replicas have everything below *offset*; without one in sync the gate opens locally."""
@@ -134,7 +140,7 @@ cdef class Store(_StoreReader):
             with nogil:
                 pymq_store_set_replica(store, offset, in_sync)
         finally:
-            self.active -= 1
+            self.end()
 
     @property
     def writable(self):
@@ -143,7 +149,7 @@ cdef class Store(_StoreReader):
         try:
             return bool(pymq_store_is_writable(store))
         finally:
-            self.active -= 1
+            self.end()
 
     def set_writable(self, bint writable):
         """Refuse puts with StoreReadOnlyError, or accept them again."""
@@ -152,43 +158,43 @@ cdef class Store(_StoreReader):
             with nogil:
                 pymq_store_set_writable(store, writable)
         finally:
-            self.active -= 1
+            self.end()
 
     def flush(self):
         """Make everything appended so far durable, now."""
-        cdef pymq_store *store = self.begin()
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 status = pymq_store_flush(store)
             if status != PYMQ_OK:
                 raise error_of_status(self, status, "flush")
         finally:
-            self.active -= 1
+            self.end()
 
     def checkpoint(self):
         """Flush queues and index and write the checkpoint, now."""
-        cdef pymq_store *store = self.begin()
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 status = pymq_store_checkpoint(store)
             if status != PYMQ_OK:
                 raise error_of_status(self, status, "checkpoint")
         finally:
-            self.active -= 1
+            self.end()
 
     def listen(self, int fd, unsigned int events):
         """Write 1 to the eventfd *fd* whenever one of *events* happens."""
-        cdef pymq_store *store = self.begin()
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 status = pymq_store_listen(store, fd, events)
             if status != PYMQ_OK:
                 raise error_of_status(self, status, "listening for events (16 listeners are possible at once)")
         finally:
-            self.active -= 1
+            self.end()
 
     def unlisten(self, int fd):
         """Write to *fd* no more."""
@@ -197,13 +203,13 @@ cdef class Store(_StoreReader):
             with nogil:
                 pymq_store_unlisten(store, fd)
         finally:
-            self.active -= 1
+            self.end()
 
     def log_files(self):
         """(base_offset, size, modified_ms, last_store_timestamp_ms, active) of the log's files, oldest first."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_log_file_info *files = NULL
         cdef size_t capacity, count, index
+        cdef pymq_store *store = self.begin()
         try:
             capacity = pymq_store_log_files(store, NULL, 0) + 16
             while True:
@@ -221,13 +227,13 @@ cdef class Store(_StoreReader):
                      files[index].last_store_timestamp_ms, bool(files[index].active)) for index in range(count)]
         finally:
             free(files)
-            self.active -= 1
+            self.end()
 
     def remove_oldest(self):
         """Remove the oldest log file; its base offset, or None when only the active one is left."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_log_file_info removed
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 status = pymq_store_remove_oldest(store, &removed)
@@ -237,12 +243,12 @@ cdef class Store(_StoreReader):
                 raise error_of_status(self, status, "removing the oldest log file")
             return removed.base_offset
         finally:
-            self.active -= 1
+            self.end()
 
     def clean_queues(self):
         """Remove queue and index files that refer only to removed log; how many."""
-        cdef pymq_store *store = self.begin()
         cdef ssize_t removed
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 removed = pymq_store_clean_queues(store)
@@ -250,13 +256,13 @@ cdef class Store(_StoreReader):
                 raise error_of_status(self, <int>removed, "removing queue and index files")
             return removed
         finally:
-            self.active -= 1
+            self.end()
 
     def stats(self):
         """The core's counters by name."""
-        cdef pymq_store *store = self.begin()
         cdef pymq_store_stats_s stats
         cdef int bucket
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 pymq_store_stats(store, &stats)
@@ -280,4 +286,4 @@ cdef class Store(_StoreReader):
                                  else pymq_status_name(stats.failed_status).decode("ascii"),
             }
         finally:
-            self.active -= 1
+            self.end()

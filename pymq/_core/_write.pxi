@@ -50,7 +50,7 @@ cdef class _StoreWriter(_StoreHandle):
                     raise _InvalidArgumentError(f"{name} is given twice: as an argument and among the properties")
                 put_property(scratch, name, value)
         if keys:
-            put_property(scratch, "KEYS", keys if isinstance(keys, str) else " ".join(keys))
+            put_property(scratch, "KEYS", joined_keys(keys))
         if tags:
             put_property(scratch, "TAGS", tags)
         pending.key_at = NO_KEY
@@ -90,7 +90,6 @@ cdef class _StoreWriter(_StoreHandle):
              int32_t flag=0, int32_t sys_flag=0, born_timestamp_ms=None, bint wait=True, timeout_ms=None,
              bint unique_key=True):
         """Append one message; with *wait*, return once it is acknowledged by the store's flush mode."""
-        cdef pymq_store *store = self.begin()
         cdef Scratch *scratch = NULL
         cdef Pending pending
         cdef pymq_record record
@@ -106,9 +105,10 @@ cdef class _StoreWriter(_StoreHandle):
         cdef int64_t begin_us = monotonic_us()
         cdef int64_t now = now_ms()
         cdef int32_t slice_ms = 0
-        cdef int64_t timeout = self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms
+        cdef int64_t timeout = bounded_timeout(self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms)
         cdef int status = PYMQ_OK
         cdef int acknowledged = PYMQ_OK
+        cdef pymq_store *store = self.begin()
         try:
             payload = <bytes>body if type(body) is bytes else bytes_of(body)
             self.check_body(PyBytes_GET_SIZE(payload))
@@ -170,7 +170,7 @@ cdef class _StoreWriter(_StoreHandle):
             return result
         finally:
             self.give_back(scratch)
-            self.active -= 1
+            self.end()
 
     cdef object unacknowledged(self, int status, object result, int64_t timeout_ms):
         """The exception for a message that is in the log but not acknowledged; carries its place."""
@@ -201,20 +201,20 @@ cdef class _StoreWriter(_StoreHandle):
 
     def wait_acknowledged(self, int64_t end_offset, timeout_ms=None):
         """Return once everything below *end_offset* is acknowledged; raises FlushTimeoutError, StoreFailedError."""
-        cdef pymq_store *store = self.begin()
-        cdef int64_t timeout = self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms
+        cdef int64_t timeout = bounded_timeout(self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms)
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             status = self.await_acknowledged(store, end_offset, timeout)
             if status != PYMQ_OK:
                 raise self.unacknowledged(status, None, timeout)
         finally:
-            self.active -= 1
+            self.end()
 
     def poll_acknowledged(self, int64_t end_offset):
         """Whether everything below *end_offset* is acknowledged; asks the flusher for a round when not."""
-        cdef pymq_store *store = self.begin()
         cdef int status
+        cdef pymq_store *store = self.begin()
         try:
             with nogil:
                 status = pymq_store_poll_acknowledged(store, end_offset)
@@ -222,7 +222,7 @@ cdef class _StoreWriter(_StoreHandle):
                 raise error_of_status(self, status, "waiting for the acknowledgement")
             return status == PYMQ_OK
         finally:
-            self.active -= 1
+            self.end()
 
     cdef SendManyResult new_many_result(self, str topic, Py_ssize_t count):
         cdef SendManyResult result = SendManyResult.__new__(SendManyResult)
@@ -234,10 +234,14 @@ cdef class _StoreWriter(_StoreHandle):
             raise MemoryError(f"results of {count} messages")
         return result
 
-    cdef list checked_messages(self, object messages):
-        """The messages as a list of bytes and Message, every body checked, before anything is appended."""
+    cdef list checked_messages(self, list checked):
+        """Their bodies, every one checked before anything is appended.
+
+        The answer holds the bytes whose addresses are used later: a Message's own attribute may be computed anew each
+        time it is asked for. Bodies alone are their own answer.
+        """
         global message_type
-        cdef list checked = list(messages)
+        cdef list bodies = checked
         cdef Py_ssize_t index
         if message_type is None:
             from pymq.message import Message
@@ -247,27 +251,29 @@ cdef class _StoreWriter(_StoreHandle):
             if type(message) is bytes:
                 self.check_body(PyBytes_GET_SIZE(message))
             elif isinstance(message, message_type):
-                if type(message.body) is not bytes:
-                    raise TypeError(f"message {index}: a Message's body is bytes, not {type(message.body).__name__}")
-                self.check_body(PyBytes_GET_SIZE(message.body))
+                body = message.body
+                if type(body) is not bytes:
+                    raise TypeError(f"message {index}: a Message's body is bytes, not {type(body).__name__}")
+                self.check_body(PyBytes_GET_SIZE(body))
+                if bodies is checked:
+                    bodies = list(checked)
+                bodies[index] = body
             else:
                 checked[index] = bytes_of(message)
+                bodies[index] = checked[index]
                 self.check_body(PyBytes_GET_SIZE(checked[index]))
-        return checked
+        return bodies
 
-    cdef int prepare_pending(self, Scratch *scratch, Pending *pending, object message, int64_t now, bint unique_key,
-                             Py_ssize_t position, SendManyResult result) except -1:
-        """Take one message's pointers and encode its properties."""
-        cdef bytes body
+    cdef int prepare_pending(self, Scratch *scratch, Pending *pending, object message, bytes body, int64_t now,
+                             bint unique_key, Py_ssize_t position, SendManyResult result) except -1:
+        """Take one message's pointers and encode its properties. The caller holds *body* while they are used."""
         cdef list given_key
         pending.flag = 0
         pending.sys_flag = 0
         pending.born_timestamp_ms = now
         if type(message) is bytes:
-            body = <bytes>message
             self.append_properties(scratch, pending, None, None, None, unique_key, None)
         else:
-            body = message.body
             given_key = []
             self.append_properties(scratch, pending, message.tags, message.keys, message.properties, unique_key, given_key)
             pending.flag = message.flag
@@ -285,12 +291,12 @@ cdef class _StoreWriter(_StoreHandle):
     def send_many(self, str topic not None, messages, *, queue_id=0, bint wait=True, timeout_ms=None,
                   bint unique_key=True, bint together=False):
         """Append many messages, in chunks, and wait once for all of them."""
-        cdef pymq_store *store = self.begin()
         cdef Scratch *scratch = NULL
         cdef SendManyResult result = None
         cdef pymq_queue **queues = NULL
         cdef int32_t *queue_ids = NULL
-        cdef list checked
+        cdef list checked = list(messages)
+        cdef list bodies
         cdef list ids = [queue_id] if isinstance(queue_id, int) else list(queue_id)
         cdef Py_ssize_t total, count, index
         cdef Py_ssize_t position = 0
@@ -304,12 +310,13 @@ cdef class _StoreWriter(_StoreHandle):
         cdef uint32_t key_time
         cdef int64_t begin_us = monotonic_us()
         cdef int64_t now, put_bytes = 0
-        cdef int64_t timeout = self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms
+        cdef int64_t timeout = bounded_timeout(self.sync_flush_timeout_ms if timeout_ms is None else timeout_ms)
         cdef int status = PYMQ_OK
+        cdef pymq_store *store = self.begin()
         try:
             if not ids:
                 raise _InvalidArgumentError("queue_id is an empty sequence; name at least one queue")
-            checked = self.checked_messages(messages)
+            bodies = self.checked_messages(checked)
             total = len(checked)
             result = self.new_many_result(topic, total)
             scratch = self.borrow()
@@ -337,8 +344,8 @@ cdef class _StoreWriter(_StoreHandle):
                 count = 0
                 while position + count < total and <size_t>count < count_max and (wanted < size_max or together):
                     index = (position + count) % queue_count
-                    self.prepare_pending(scratch, &scratch.pending[count], checked[position + count], now, unique_key,
-                                         position + count, result)
+                    self.prepare_pending(scratch, &scratch.pending[count], checked[position + count],
+                                         <bytes>bodies[position + count], now, unique_key, position + count, result)
                     scratch.pending[count].queue = queues[index]
                     scratch.pending[count].queue_id = queue_ids[index]
                     wanted += (scratch.pending[count].body_size + scratch.pending[count].properties_size
@@ -381,7 +388,7 @@ cdef class _StoreWriter(_StoreHandle):
             free(queues)
             free(queue_ids)
             self.give_back(scratch)
-            self.active -= 1
+            self.end()
 
     cdef int append_pending(self, pymq_store *store, Scratch *scratch, const uint8_t *topic, Py_ssize_t topic_size,
                             Py_ssize_t count, uint32_t key_time, uint32_t counter, bint together,

@@ -249,3 +249,17 @@ def test_a_damaged_body_is_never_delivered(open_store, data):
         list(mq.iterate("t"))
     assert [m.body for m in mq.read("t", 0, 3)] == [b"body-3", b"body-4"], "reading goes on behind it"
     assert [m.body for m in mq.query("t", "k3")] == [b"body-3"]
+
+
+def test_offsets_no_queue_can_reach_are_refused(mq):
+    """Goal: positions in files do not overflow. Method: offsets near the largest integers, in each call."""
+    mq.send("t", b"x", tags="T")
+    for offset in (2**58, 2**62, 2**63 - 1):
+        with pytest.raises(OffsetNotFoundError):
+            mq.read("t", 0, offset)
+        with pytest.raises(OffsetNotFoundError):
+            list(mq.iterate("t", 0, offset, tags=["T"]))
+        with pytest.raises(InvalidArgumentError, match="no queue gets to"):
+            mq._store.wait_arrival("t", 0, offset, 0)
+        with pytest.raises(InvalidArgumentError, match="no queue gets to"):
+            mq._offsets.commit("g", "t", 0, offset)

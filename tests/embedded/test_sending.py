@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import time
@@ -278,3 +279,61 @@ def test_wait_false_returns_before_the_acknowledgement(open_store):
     mq._store.set_replica(many.end_offset)
     mq._store.wait_acknowledged(many.end_offset)
     assert [m.body for m in mq.iterate("t")] == [b"x", b"y", b"y", b"y"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"properties": {"a\0": "v"}},
+        {"properties": {"a": "v\0"}},
+        {"tags": "a\0b"},
+        {"keys": "a\0b"},
+        {"keys": ["a", "\0"]},
+    ],
+    ids=["name", "value", "tags", "keys", "one of the keys"],
+)
+def test_zeros_outside_the_body_are_refused_because_a_crash_looks_like_them(mq, arguments):
+    """Goal: nothing acknowledged is taken for a lost page. Method: a zero in each part, alone and in a batch."""
+    with pytest.raises(InvalidArgumentError, match=r"(a|TAGS|KEYS|name) .*byte 0; after a crash"):
+        mq.send("t", b"x", **arguments)
+    with pytest.raises(InvalidArgumentError, match="byte 0"):
+        mq.send_many("t", [pymq.Message(body=b"x", **arguments)])
+    assert mq.send("t", b"\0" * 100).queue_offset == 0, "a body has its CRC"
+
+
+def test_keys_that_would_become_several_or_none_are_refused(mq):
+    """Goal: a key given is a key found. Method: a space in one key, an empty one, one that is no text."""
+    for keys in (["a b"], ["a", ""], ["", "q"]):
+        with pytest.raises(InvalidArgumentError, match="holds no space"):
+            mq.send("t", b"x", keys=keys)
+    with pytest.raises(TypeError, match="a key is a str, not int"):
+        mq.send("t", b"x", keys=["a", 5])
+    assert mq.send("t", b"x", keys="a b").queue_offset == 0, "one text may still hold several"
+    assert len(mq.query("t", "b")) == 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Computed(pymq.Message):
+    """A message whose body is made anew each time it is asked for."""
+
+    number: int = 0
+
+    def __getattribute__(self, name):
+        if name == "body":
+            return (b"%d-" % object.__getattribute__(self, "number")) * 300
+        return object.__getattribute__(self, name)
+
+
+def test_a_body_that_is_computed_is_held_while_it_is_stored(mq):
+    """Goal: no pointer into freed memory. Method: bodies that nobody else holds, many of one size, read back."""
+    mq.send_many("t", [b"plain", *(Computed(body=b"", number=number) for number in range(20)), bytearray(b"last")])
+    bodies = [message.body for message in mq.iterate("t")]
+    assert bodies == [b"plain", *(b"%d-" % number * 300 for number in range(20)), b"last"]
+
+
+def test_timeouts_beyond_any_clock_do_not_overflow(mq):
+    """Goal: a wait is never negative by accident. Method: the largest timeouts, and negative ones."""
+    assert mq.send("t", b"x", timeout_ms=2**62).queue_offset == 0
+    assert mq.send("t", b"x", timeout_ms=-1).queue_offset == 1
+    assert mq._store.wait_arrival("t", 0, 0, 2**62)
+    assert not mq._store.wait_arrival("t", 0, 2, -5)
