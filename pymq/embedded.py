@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pymq.clock import Clock
-from pymq.errors import InvalidArgumentError, OffsetNotFoundError, StoreError
+from pymq.errors import CorruptRecordError, InvalidArgumentError, OffsetNotFoundError, StoreError
 from pymq.message import Body, Message, QueueOffset, ReceivedMessage, SendManyResult, SendResult
 from pymq.store.config import StoreConfig
 from pymq.store.groups import ConsumerGroup
 from pymq.store.housekeeping import DiskProbe, disk_ratio
 from pymq.store.layout import config_for
 from pymq.store.message_store import MessageStore
-from pymq.store.tailing import Position, TailReader
+from pymq.store.resuming import AsyncResumable, Resumable
+from pymq.store.tailing import Position, TailReader, step_over_removed
 
 ITERATE_BATCH = 64
 MESSAGE_ID = re.compile(r"[0-9a-fA-F]{32}(?:[0-9a-fA-F]{24})?")  # address, port and physical offset
@@ -40,6 +42,14 @@ class QueueInfo(NamedTuple):
     queue_id: int
     min_offset: QueueOffset
     max_offset: QueueOffset
+
+
+@dataclass(slots=True)
+class IterationCursor:
+    """Where `iterate` stands: the next offset (None: the queue's first), and whether it has got anywhere yet."""
+
+    offset: int | None
+    moved: bool = False
 
 
 def open(
@@ -73,8 +83,9 @@ def open(
         ...     [message.body for message in mq.query("greetings", "first")]
         [b'hello']
     """
-    settings = config if config is not None else config_for(Path(path))
-    return EmbeddedStore(path, settings, progress=progress, clock=clock)
+    absolute = Path(path).absolute()  # the working directory may be another one when the next file is made
+    settings = config if config is not None else config_for(absolute)
+    return EmbeddedStore(absolute, settings, progress=progress, clock=clock)
 
 
 class EmbeddedStore(MessageStore):
@@ -272,26 +283,46 @@ class EmbeddedStore(MessageStore):
 
         With *tags*, only messages with one of them; the queue is scanned in C without reading the others.
 
+        Messages that retention removes ahead of the iteration are passed over, and the log says so.
+
         Raises:
-            as `read`.
+            as `read`; OffsetNotFoundError only for *start*. After a CorruptRecordError the same iterator goes on behind
+            the damaged record.
         """
-        low, _ = self._store.queue_range(topic, queue_id)
-        offset = int(low) if start is None else start
+        cursor = IterationCursor(start)
         wanted = None if tags is None else ([tags] if isinstance(tags, str) else list(tags))
-        while stop is None or offset < stop:
-            if wanted is None:
-                messages = self._store.read(topic, queue_id, offset, ITERATE_BATCH)
-                following = offset + len(messages)
-            else:
-                messages, next_offset = self._store.read_tagged(topic, queue_id, offset, wanted, ITERATE_BATCH)
-                following = int(next_offset)
+        return Resumable(lambda: self._iterate(topic, queue_id, cursor, stop, wanted))
+
+    def _iterate(
+        self, topic: str, queue_id: int, cursor: IterationCursor, stop: int | None, tags: list[str] | None
+    ) -> Generator[ReceivedMessage, None, None]:
+        if cursor.offset is None:
+            cursor.offset = int(self._store.queue_range(topic, queue_id)[0])
+            cursor.moved = True
+        while stop is None or cursor.offset < stop:
+            offset = cursor.offset
+            try:
+                if tags is None:
+                    messages = self._store.read(topic, queue_id, offset, ITERATE_BATCH)
+                    cursor.offset = offset + len(messages)
+                else:
+                    messages, following = self._store.read_tagged(topic, queue_id, offset, tags, ITERATE_BATCH)
+                    cursor.offset = int(following)
+            except OffsetNotFoundError:
+                if not cursor.moved:
+                    raise
+                cursor.offset = step_over_removed(self._store, topic, queue_id, offset, "iterate")
+                continue
+            except CorruptRecordError as error:
+                cursor.offset = error.queue_offset + 1
+                raise
+            cursor.moved = True
             for message in messages:
                 if stop is not None and message.queue_offset >= stop:
                     return
                 yield message
-            if following == offset:
+            if cursor.offset == offset:
                 return
-            offset = following
 
     def tail(
         self,
@@ -315,8 +346,10 @@ class EmbeddedStore(MessageStore):
         Raises:
             StoreClosedError: the store was closed meanwhile. OffsetNotFoundError is not raised: a position whose
             messages are gone moves to the first one there, and the log says so.
+            CorruptRecordError: the next message is damaged. Ask this same iterator again to go on behind it.
         """
-        return TailReader(self, topic, queue_ids, positions(start)).blocking(timeout)
+        reader = TailReader(self, topic, queue_ids, positions(start))
+        return Resumable(lambda: reader.blocking(timeout))
 
     def atail(
         self,
@@ -327,7 +360,8 @@ class EmbeddedStore(MessageStore):
         timeout: float | None = None,
     ) -> AsyncIterator[ReceivedMessage]:
         """`tail` for asyncio: `async for message in mq.atail("orders"):`. Arguments as there."""
-        return TailReader(self, topic, queue_ids, positions(start)).asynchronous(timeout)
+        reader = TailReader(self, topic, queue_ids, positions(start))
+        return AsyncResumable(lambda: reader.asynchronous(timeout))
 
     def group(self, name: str) -> ConsumerGroup:
         """The consumer group *name*: reads on from its committed offsets, also after a restart.

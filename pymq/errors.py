@@ -121,6 +121,8 @@ class CorruptRecordError(StoreError):
 
     status_name = "PYMQ_ECORRUPT"
     physical_offset: int = -1
+    topic: str = ""
+    queue_id: int = -1
     queue_offset: int = -1
     file: str = ""
 
@@ -177,7 +179,7 @@ class StoreMemoryError(StoreError):
 
 
 class MappingBudgetError(StoreError):
-    """Every mapped window is in use; `log_map_bytes_max` bounds how much of the log is mapped at once."""
+    """Every mapped window is in use: of the log (`log_map_bytes_max`) or of the queues (`queue_map_count_max`)."""
 
     status_name = "PYMQ_EMAPS"
 

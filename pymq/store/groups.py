@@ -7,12 +7,13 @@ after its message was handed out and the next one asked for, so a crash repeats 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pymq.errors import InvalidArgumentError
+from pymq.errors import CorruptRecordError, InvalidArgumentError
 from pymq.message import QueueOffset, ReceivedMessage
 from pymq.store.offsets import OffsetStore, check_names
+from pymq.store.resuming import Resumable
 from pymq.store.tailing import Position, TailReader
 
 if TYPE_CHECKING:
@@ -99,26 +100,49 @@ class ConsumerGroup:
 
         Raises:
             StoreClosedError: the store was closed meanwhile.
+            InvalidArgumentError: at once, when offsets of such a topic cannot be committed.
+            CorruptRecordError: the next message is damaged. Ask this same iterator for the next one to go on behind it;
+                with *auto_commit* that commits the damaged one as well. A new `consume` begins at the committed offset
+                and meets the damage again, unless `commit(error.topic, error.queue_id, error.queue_offset + 1)`.
         """
+        check_names(self.name, topic)
 
         def position(queue_id: int) -> Position:
             committed = self.committed(topic, queue_id)
             return start if committed is None else committed
 
         reader = TailReader(self._store, topic, queue_ids, position, described=f"group {self.name}")
-        return self._deliver(reader, timeout, auto_commit=auto_commit, durable=durable)
+        damaged: list[CorruptRecordError] = []
+        return Resumable(lambda: self._deliver(reader, damaged, timeout, auto_commit=auto_commit, durable=durable))
 
     def _deliver(
-        self, reader: TailReader, timeout: float | None, *, auto_commit: bool, durable: bool
-    ) -> Iterator[ReceivedMessage]:
+        self,
+        reader: TailReader,
+        damaged: list[CorruptRecordError],
+        timeout: float | None,
+        *,
+        auto_commit: bool,
+        durable: bool,
+    ) -> Generator[ReceivedMessage, None, None]:
         delivered = False
         try:
+            while damaged:
+                # Asked for what follows a damaged record: its error was handled, as a message would have been.
+                error = damaged.pop()
+                if auto_commit:
+                    delivered = True
+                    self._offsets.commit(
+                        self.name, error.topic, error.queue_id, error.queue_offset + 1, durable=durable
+                    )
             for message in reader.blocking(timeout):
                 yield message
                 # Here the consumer has asked for the next message: this one was handled.
                 delivered = True
                 if auto_commit:
                     self.acknowledge(message, durable=durable)
+        except CorruptRecordError as error:
+            damaged.append(error)
+            raise
         finally:
             if auto_commit and delivered and not self._store.closed:
                 self._offsets.save()

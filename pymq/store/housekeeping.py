@@ -19,7 +19,7 @@ from pymq._core._store import Store
 from pymq.clock import Clock
 from pymq.errors import StoreClosedError, StoreError
 from pymq.store.config import StoreConfig
-from pymq.store.offsets import OffsetStore
+from pymq.store.offsets import OffsetStore, held_here
 from pymq.store.retention import DiskUse, LogFile, decide, is_short, lost_by
 from pymq.store.stats import RateSampler
 
@@ -71,10 +71,10 @@ class Housekeeper:
         self._rates = rates
         self._probe = probe
         self._root = Path(core.path)
-        self._pass_lock = threading.Lock()
+        self._pass_lock = threading.RLock()  # a signal handler runs on its owner's thread; see busy_here
         self._stop = threading.Event()
         self._refusing = False
-        self._probe_failed = False
+        self._probe_failed: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="pymq-housekeeping", daemon=True)
         self.failures = 0
 
@@ -87,6 +87,10 @@ class Housekeeper:
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def busy_here(self) -> bool:
+        """Whether the calling thread is in the middle of a pass already."""
+        return held_here(self._pass_lock)
 
     def _run(self) -> None:
         clean_s = self._config.clean_resource_interval_ms / 1000
@@ -117,16 +121,16 @@ class Housekeeper:
         self._rates.sample(self._clock.monotonic_s(), self._core.stats())
 
     def disk_use(self) -> DiskUse:
-        """How full the disks are; says once when it cannot be told."""
+        """How full the disks are; says once per directory when it cannot be told."""
         ratios: list[float | None] = []
         for name in ("commitlog", "consumequeue"):
             try:
                 ratios.append(self._probe(existing(self._root / name)))
-                self._probe_failed = False
+                self._probe_failed.discard(name)
             except OSError as error:
-                if not self._probe_failed:
+                if name not in self._probe_failed:
                     log.warning("disk use unknown store=%s directory=%s error=%s", self._root, name, error)
-                self._probe_failed = True
+                self._probe_failed.add(name)
                 ratios.append(None)
         return DiskUse(*ratios)
 

@@ -14,6 +14,7 @@ Reads only, and only while the store is not yet open.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class FoundSizes:
     index: tuple[int, int] | None
 
 
-def config_for(path: Path, **changes: object) -> StoreConfig:
+def config_for(path: str | os.PathLike[str], **changes: object) -> StoreConfig:
     """The settings `pymq.open` uses without any: sizes as found under *path*, small ones where nothing is found.
 
     *changes* are settings by name that override the rest, sizes included.
@@ -58,7 +59,7 @@ def config_for(path: Path, **changes: object) -> StoreConfig:
     Raises:
         StoreMismatchError: an index is there and its slots and keys cannot be told from its bytes.
     """
-    found = find_sizes(path, index="max_hash_slot_num" not in changes or "max_index_num" not in changes)
+    found = find_sizes(Path(path).absolute(), index=not {"max_hash_slot_num", "max_index_num"} <= changes.keys())
     slots, items = found.index or (SMALL_HASH_SLOT_NUM, SMALL_INDEX_NUM)
     settings: dict[str, object] = {
         "mapped_file_size_commit_log": found.commit_log or SMALL_COMMIT_LOG_SIZE,

@@ -8,6 +8,7 @@ offsets are saved, the core flushes and writes its checkpoint.
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import resource
@@ -23,7 +24,7 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import StoreError
 from pymq.store.config import MIB, SYNC_FLUSH, SYNC_MASTER, StoreConfig
 from pymq.store.housekeeping import CleanResult, DiskProbe, Housekeeper, disk_ratio
-from pymq.store.offsets import OffsetStore
+from pymq.store.offsets import OffsetStore, held_here
 from pymq.store.signals import ArrivalSignal, LoopSignals
 from pymq.store.stats import RateSampler, StoreStats, Watermarks, make_stats
 
@@ -59,21 +60,24 @@ class MessageStore:
             StoreMismatchError: its files have other sizes than *config* says.
             UnsupportedStoreError: it uses what pymq does not read.
         """
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self.config = config
         self._clock: Clock = clock or SystemClock()
-        self._close_lock = threading.Lock()
+        self._close_lock = threading.RLock()
         report = ProgressReport(self.path, terminal=progress)
         raise_file_limit()
         self._store = Store(self.path, config, report)
         report.finish()
         self._opened_at_ms = self._clock.now_ms()
         self._opened_at_s = self._clock.monotonic_s()
+        complete = False
         try:
             self._offsets = OffsetStore(self.path / CONSUMER_OFFSETS, self._clock)
-        except (StoreError, OSError):
-            self._store.close()
-            raise
+            self._clamp_offsets()
+            complete = True
+        finally:
+            if not complete:
+                self._store.close()
         self._arrivals = ArrivalSignal(self._store)
         self._loops = LoopSignals(self._store)
         self._rates = RateSampler(self._opened_at_s)
@@ -107,10 +111,12 @@ class MessageStore:
         """Save, flush, write the checkpoint, stop. Calls in other threads finish or raise StoreClosedError. Idempotent.
 
         Raises:
-            StoreError: the stop was not clean, and the next open will recover; or this is a forked child.
+            StoreError: the stop was not clean, and the next open will recover; or this is a forked child; or this
+                thread is inside another call of this store: a signal handler runs on the thread it interrupts.
         """
         if self._store.forked:
             self._store.close()  # raises, and says why
+        self._refuse_reentry("close()")
         with self._close_lock:
             if self._store.closed:
                 return
@@ -121,16 +127,42 @@ class MessageStore:
             try:
                 self._offsets.save()
             finally:
+                self._offsets.close()
                 self._store.close()
             log.info("store closed path=%s", self.path)
 
     def abandon(self) -> None:
         """Stop as a crash of this process would: nothing is flushed or saved. For tests of recovery."""
+        self._refuse_reentry("abandon()")
         with self._close_lock:
             self._loops.close()
             self._arrivals.close()
             self._housekeeper.stop()
+            self._offsets.close()
             self._store.abandon()
+
+    def _refuse_reentry(self, call: str) -> None:
+        """Raise instead of waiting for the call that this thread is in the middle of."""
+        if (
+            self._store.inside
+            or self._arrivals.leads_here()
+            or self._offsets.busy_here()
+            or self._housekeeper.busy_here()
+            or held_here(self._close_lock)
+        ):
+            raise StoreError(
+                f"{self.path}: {call} was called inside another call of this store on the same thread (a signal "
+                "handler?); set a flag, or raise, and close after that call has returned",
+                errno=errno.EDEADLK,
+            )
+
+    def _clamp_offsets(self) -> None:
+        """Bring groups back to the ends of their queues, in case the log lost its tail and the offsets did not.
+
+        Behind a replica's gate the queues still end where the replica does, so there nothing can be told yet.
+        """
+        if self.config.broker_role != SYNC_MASTER:
+            self._offsets.clamp({(topic, queue_id): int(end) for topic, queue_id, _, end in self._store.queues()})
 
     def watermarks(self) -> Watermarks:
         """How far the log has come."""
@@ -183,7 +215,11 @@ class MessageStore:
             self.path, "clean" if counters["recovered_clean"] else "unclean", counters["recovered_records"],
             counters["recovered_to"] - counters["recovered_from"], counters["recover_us"] / 1000,
         )  # fmt: skip
-        log.info("durability path=%s %s", self.path, durability_line(self.config))
+        # Losing acknowledged messages to a mere kill is a choice that must not go unseen: a warning shows by default.
+        lossy = self.config.transient_store_pool_enable and self.config.flush_disk_type != SYNC_FLUSH
+        log.log(
+            logging.WARNING if lossy else logging.INFO, "durability path=%s %s", self.path, durability_line(self.config)
+        )
         log.info("budget path=%s %s", self.path, budget_line(self.config))
         if counters["memory_lock_refused"]:
             log.warning(
@@ -199,7 +235,10 @@ def close_open_stores() -> None:
     for store in list(OPEN_STORES):
         if not store._store.forked and not store.closed:
             log.warning("store closed at exit path=%s; use `with` or close()", store.path)
-            store.close()
+            try:
+                store.close()
+            except (StoreError, OSError) as error:
+                log.error("close at exit failed path=%s error=%s", store.path, error)
 
 
 class ProgressReport:

@@ -8,6 +8,7 @@ again: an event never says what, so a lost or doubled one does no harm.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import os
@@ -36,7 +37,7 @@ class ArrivalSignal:
         self._core = core
         self._condition = threading.Condition()
         self._fd = -1
-        self._led = False
+        self._leader = 0  # its thread; 0 without one
         self._count = 0
         self._closed = False
 
@@ -70,11 +71,15 @@ class ArrivalSignal:
                     return True
                 if remaining <= 0:
                     return False
-                if self._led:
+                if self._leader:
                     self._condition.wait(remaining)
                     continue
-                self._led = True
+                self._leader = threading.get_ident()
             self._lead(remaining)
+
+    def leads_here(self) -> bool:
+        """Whether the calling thread is the one that polls: in a signal handler."""
+        return self._leader == threading.get_ident()
 
     def _lead(self, timeout_s: float) -> None:
         arrived = False
@@ -86,7 +91,7 @@ class ArrivalSignal:
                 arrived = True
         finally:
             with self._condition:
-                self._led = False
+                self._leader = 0
                 self._count += arrived
                 self._condition.notify_all()
 
@@ -98,7 +103,7 @@ class ArrivalSignal:
                 return
             os.eventfd_write(self._fd, 1)
             self._condition.notify_all()
-            while self._led:
+            while self._leader:
                 self._condition.wait()
             if not self._core.closed:
                 self._core.unlisten(self._fd)
@@ -198,12 +203,14 @@ class LoopSignal:
         if not self._core.closed:
             self._complete_sends()
             self._core.unlisten(self._fd)
-        if not self.loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, here or meanwhile
             self.loop.remove_reader(self._fd)
         os.close(self._fd)
         self._fd = -1
         for future in [entry[2] for entry in self._sends] + self._arrivals:
-            if not future.done() and not self.loop.is_closed():
+            if future.done():
+                continue
+            with contextlib.suppress(RuntimeError):  # likewise: nobody waits there any more
                 future.set_exception(StoreClosedError(f"{self._core.path}: the store was closed while a task waited"))
         self._sends, self._arrivals = [], []
 
@@ -215,9 +222,12 @@ class LoopSignal:
             self.close()
             done.set()
 
-        self.loop.call_soon_threadsafe(close)
-        while not done.wait(LOOK_UP_S) and self.loop.is_running():
-            pass
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self.loop.call_soon_threadsafe(close)
+            while not done.wait(LOOK_UP_S) and self.loop.is_running():
+                pass
+        if not done.is_set():
+            self.close()
 
 
 class LoopSignals:

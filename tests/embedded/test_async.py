@@ -200,3 +200,16 @@ def test_closing_from_another_thread_fails_tasks_that_wait(open_store):
 
     (outcome,) = run(scenario())
     assert isinstance(outcome, StoreClosedError)
+
+
+def test_a_loop_that_closes_meanwhile_does_not_stop_the_close(open_store, monkeypatch):
+    """Goal: close() finishes whatever loops do. Method: a loop that still claims to run when it is closed already."""
+    mq = open_store(flush_disk_type="SYNC_FLUSH")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(mq.send_async("t", b"x"))
+    (signal,) = mq._loops._signals.values()
+    loop.close()
+    monkeypatch.setattr(loop, "is_running", lambda: True)
+    mq.close()
+    assert mq.closed
+    assert signal._fd == -1

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+import pymq
 from pymq.errors import CorruptFileError, InvalidArgumentError
 from pymq.store.offsets import parse_dialect
 
@@ -231,3 +232,86 @@ def test_the_backup_holds_the_previous_state_and_is_used_when_the_file_is_broken
     with pytest.raises(CorruptFileError, match=r"consumerOffset\.json.*repair or remove"):
         open_store()
     assert path.read_text() == "[1]", "what cannot be read is not overwritten"
+
+
+def test_groups_beyond_a_lost_tail_do_not_skip_what_comes_after(open_store, data, caplog):
+    """Goal: messages in the places of lost ones are delivered. Method: offsets ahead of two queues, one gone."""
+    with open_store() as mq:
+        mq.send_many("t", [b"x"] * 3)
+    path = data / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"offsetTable":{"t@g":{0:5,1:2},"t@exact":{0:3}}}')
+    with open_store() as mq:
+        assert (mq.group("g").committed("t", 0), mq.group("g").committed("t", 1)) == (3, 0)
+        assert mq.group("exact").committed("t") == 3
+        mq.send_many("t", [b"new"] * 6, queue_id=[0, 1])
+        assert len(list(mq.group("g").consume("t", timeout=0))) == 6
+    assert caplog.text.count("offset corrected") == 2
+    assert "group=g topic=t queue=0 offset=5 to=3" in caplog.text
+
+
+def test_a_topic_whose_offsets_cannot_be_kept_is_refused_before_anything_is_delivered(mq):
+    """Goal: what is handed out can be committed. Method: a separator in the topic; call, do not iterate."""
+    mq.send("a@b", b"x")
+    with pytest.raises(InvalidArgumentError, match="@"):
+        mq.group("g").consume("a@b", timeout=0)
+
+
+def test_a_closed_store_takes_no_commits(open_store):
+    """Goal: the file may be another process's by then. Method: acknowledge a message after the close."""
+    mq = open_store()
+    mq.send("t", b"x")
+    group = mq.group("g")
+    message = next(group.consume("t", timeout=0))
+    mq.close()
+    with pytest.raises(pymq.StoreClosedError):
+        group.acknowledge(message)
+    with pytest.raises(pymq.StoreClosedError):
+        group.delete()
+
+
+MALFORMED = [
+    "",
+    " \n",
+    "[]",
+    "nonsense",
+    '{"offsetTable":[]}',
+    '{"offsetTable":{"a@b":[]}}',
+    '{"offsetTable":{"a@b":{"0":"x"}}}',
+    '{"offsetTable":{"a@b":{"0":1.5}}}',
+    '{"offsetTable":{"a@b":{"0":true}}}',
+    '{"offsetTable":{"a@b":{"z":1}}}',
+    '{"dataVersion":3,"offsetTable":{}}',
+    '{"dataVersion":{"counter":"x"},"offsetTable":{}}',
+    '{"a":' * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_offset_file_is_named_falls_back_and_leaves_nothing_open(open_store, data, caplog, text):
+    """Goal: no silent reset, no raw exception. Method: each damage without a backup, then with one, then a commit."""
+    with open_store() as mq:
+        mq.send_many("t", [b"x"] * 3)
+    path = data / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match=r"consumerOffset\.json.*\.bak.*repair or remove"):
+            open_store()
+    backup = path.with_name("consumerOffset.json.bak")
+    backup.write_text('{"offsetTable":{"t@g":{0:2}}}')
+    with open_store() as mq:
+        assert mq.group("g").committed("t") == 2
+        assert "offsets read from the backup" in caplog.text
+        mq.group("g").commit("t", 0, 3)
+    assert parse_dialect(backup.read_text())["offsetTable"] == {"t@g": {"\x000": 2}}, "damage is no backup"
+    assert parse_dialect(path.read_text())["offsetTable"] == {"t@g": {"\x000": 3}}
+
+
+def test_an_offset_file_that_cannot_be_read_is_an_error_of_the_store(open_store, data):
+    """Goal: one family of errors. Method: a directory in the file's place."""
+    (data / "config" / "consumerOffset.json").mkdir(parents=True)
+    with pytest.raises(pymq.StoreIOError, match=r"consumerOffset\.json"):
+        open_store()
+    (data / "config" / "consumerOffset.json").rmdir()
+    assert open_store().groups() == []

@@ -214,6 +214,7 @@ def test_a_forked_child_raises_everywhere_and_frees_nothing(data):
             if child == 0:
                 wrong = []
                 calls = every_call(mq) | {"close": mq.close, "core": mq._store.close, "abandon": mq._store.abandon}
+                calls |= {"committed": lambda: group.committed("t"), "delete": group.delete, "groups": mq.groups}
                 for name, call in calls.items():
                     try:
                         call()
@@ -399,3 +400,42 @@ def test_a_timeout_is_not_mistaken_for_a_close(open_store):
         mq.send("t", b"x", timeout_ms=120)
     with pytest.raises(FlushTimeoutError):
         mq._store.wait_acknowledged(10**6, timeout_ms=60)
+
+
+def test_a_relative_path_stays_the_same_store_after_a_change_of_directory(tmp_path, small, monkeypatch):
+    """Goal: one store is one directory. Method: open by a relative name, move, roll files, commit, close, move back."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pymq.open("data", pymq.config_for("data", **small)) as mq:
+        mq.send("t", b"first")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        mq.send_many("t", [b"x" * 1000] * 300)
+        mq.group("g").commit("t", 0, 2)
+        assert mq.path == tmp_path / "data"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    with pymq.open("data") as mq:
+        assert (mq.max_offset("t"), mq.group("g").committed("t")) == (301, 2)
+
+
+def test_a_close_that_fails_says_why_and_what_follows(data):
+    """Goal: the text of a failed close helps. Method: no file may be written any more; reopen."""
+    text = run_python(
+        """
+        import resource, signal, sys, pymq
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        mq = pymq.open(sys.argv[1])
+        mq.send("t", b"x")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        try:
+            mq.close()
+            print("clean")
+        except pymq.StoreError as error:
+            print(error)
+        """,
+        data,
+    ).stdout
+    assert "not cleanly: its last files could not all be written (PYMQ_EIO)" in text
+    assert "the next open recovers" in text
+    with pymq.open(data) as mq:
+        assert mq.read("t")[0].body == b"x"

@@ -63,6 +63,9 @@ def test_the_start_says_what_a_kill_may_lose(open_store, caplog):
             open_store(flush_disk_type=flush, transient_store_pool_enable=pool, transient_store_pool_size=2).close()
         assert line in caplog.text
         assert "open_files=" in caplog.text, "the budget is printed too"
+        levels = {record.levelno for record in caplog.records if record.message.startswith("durability")}
+        visible = logging.WARNING if (flush, pool) == ("ASYNC_FLUSH", True) else logging.INFO
+        assert levels == {visible}, "what a mere kill can take is seen without any set-up of logging"
 
 
 def test_an_exhausted_pool_names_itself_its_size_and_the_wait(open_store):

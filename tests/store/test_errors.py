@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import pymq
 from pymq import errors
 from pymq.errors import STATUS_ERRORS, PymqError, StoreError, error_table
 
@@ -56,3 +57,11 @@ def test_errors_carry_status_and_details():
     assert (error.status, error.pool_size, error.waited_ms, str(error)) == ("PYMQ_EPOOL", 5, 200, "text")
     assert StoreError("text", status="PYMQ_ENEW", errno=28).status == "PYMQ_ENEW"
     assert errors.StoreIOError("text", errno=5).errno == 5
+
+
+def test_every_error_can_be_imported_from_the_package():
+    """Goal: `except pymq.StoreLockedError`. Method: each class of the module, by its name in the package."""
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.PymqError):
+            assert getattr(pymq, name) is value
+            assert name in pymq.__all__
