@@ -84,10 +84,12 @@ def test_a_group_is_not_stopped_for_ever_by_a_damaged_record(damaged):
 
 
 def fill(open_store):
-    """A store of several log files, all flushed."""
+    """A store of several log files, all flushed and dispatched: such files may be removed."""
     mq = open_store()
     mq.send_many("t", [b"x" * 1000] * 400)
     mq.flush()
+    assert mq._store.wait_dispatched(10_000)
+    mq.checkpoint()
     return mq
 
 
