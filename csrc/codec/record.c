@@ -256,24 +256,44 @@ ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, 
     return record->total_size;
 }
 
+/* The properties of an encoded record, found by its lengths alone: this runs once per append. */
+static bool find_properties(const uint8_t *record, size_t size, struct pymq_slice *properties) {
+    size_t at = PYMQ_RECORD_BORN_HOST_AT;
+    if (size < PYMQ_RECORD_SIZE_MIN) {
+        return false;
+    }
+    uint32_t sys_flag = pymq_load_be32(record + PYMQ_RECORD_SYS_FLAG_AT);
+    at += (sys_flag & PYMQ_SYS_BORN_HOST_V6 ? 20 : 8) + 8 + (sys_flag & PYMQ_SYS_STORE_HOST_V6 ? 20 : 8) + 4 + 8;
+    size_t topic_length_size = pymq_load_be32(record + 4) == PYMQ_RECORD_MAGIC_V2 ? 2 : 1;
+    if (at + 4 > size || pymq_load_be32(record + at) > size - at - 4) {
+        return false;
+    }
+    at += 4 + pymq_load_be32(record + at);
+    if (at + topic_length_size > size) {
+        return false;
+    }
+    at += topic_length_size + (topic_length_size == 2 ? pymq_load_be16(record + at) : record[at]);
+    if (at + 2 > size || at + 2 + pymq_load_be16(record + at) != size) {
+        return false;
+    }
+    *properties = (struct pymq_slice){record + at + 2, pymq_load_be16(record + at)};
+    return true;
+}
+
 bool pymq_record_looks_torn(const uint8_t *record, size_t size) {
-    struct pymq_record decoded;
+    struct pymq_slice properties;
     size_t run = 0;
-    if (pymq_record_decode(record, size, PYMQ_CHECK_STRUCTURE, 0, &decoded) <= 0) {
+    if (!find_properties(record, size, &properties)) {
         return true;
     }
-    const struct pymq_slice *properties = &decoded.properties;
-    if (properties->size == 0) {
+    if (properties.size == 0 || memchr(properties.data, 0, properties.size) == NULL) {
         return false;
     }
-    if (properties->data[properties->size - 1] == 0) {
+    if (properties.data[properties.size - 1] == 0) {
         return true;
     }
-    if (memchr(properties->data, 0, properties->size) == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < properties->size; i++) {
-        run = properties->data[i] == 0 ? run + 1 : 0;
+    for (uint32_t i = 0; i < properties.size; i++) {
+        run = properties.data[i] == 0 ? run + 1 : 0;
         if (run >= PYMQ_SECTOR_SIZE) {
             return true;
         }

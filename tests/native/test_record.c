@@ -313,6 +313,40 @@ static void test_properties_cut_short_by_zeros_show_at_every_byte(void) {
     free(bytes);
 }
 
+/* Refused before it is stored: exactly what recovery would take for a hole, over both versions and all host sizes. */
+static void test_what_recovery_would_take_for_torn_looks_torn(void) {
+    static char zeros[700];
+    static char topic[200];
+    memset(topic, 't', sizeof topic);
+    for (int kind = 0; kind < 8; kind++) {
+        struct pymq_record record = sample();
+        uint8_t bytes[4096];
+        record.born_host.size = kind & 1 ? 16 : 4;
+        record.store_host.size = kind & 2 ? 16 : 4;
+        if (kind & 4)
+            record.topic = slice(topic, sizeof topic);
+        ssize_t size = pymq_record_encode(&record, bytes, sizeof bytes);
+        CHECK(size > 0);
+        CHECK(!pymq_record_looks_torn(bytes, (size_t)size));
+        CHECK(pymq_record_looks_torn(bytes, (size_t)size - 1));
+        static const int runs[] = {1, 511, 512, 600};
+        for (int i = 0; i < 4; i++) {
+            memset(zeros, 0, sizeof zeros);
+            memcpy(zeros, "n\1", 2);
+            zeros[2 + runs[i]] = PYMQ_PROPERTY_SEPARATOR;
+            record.properties = slice(zeros, (size_t)runs[i] + 3);
+            size = pymq_record_encode(&record, bytes, sizeof bytes);
+            CHECK_EQ(pymq_record_looks_torn(bytes, (size_t)size), runs[i] >= 512);
+            record.properties = slice(zeros, (size_t)runs[i] + 2);
+            size = pymq_record_encode(&record, bytes, sizeof bytes);
+            CHECK(pymq_record_looks_torn(bytes, (size_t)size));
+        }
+        record.properties = slice(zeros, 0);
+        size = pymq_record_encode(&record, bytes, sizeof bytes);
+        CHECK(!pymq_record_looks_torn(bytes, (size_t)size));
+    }
+}
+
 static void test_flipped_bit_in_lengths_magic_offset_or_body_shows(void) {
     struct pymq_record record = sample();
     struct pymq_record decoded;
@@ -450,6 +484,7 @@ int main(void) {
     RUN(test_checks_are_only_those_asked_for);
     RUN(test_sizes_below_the_smallest_record);
     RUN(test_properties_cut_short_by_zeros_show_at_every_byte);
+    RUN(test_what_recovery_would_take_for_torn_looks_torn);
     RUN(test_blank_tails);
     RUN(test_golden_log_round_trips);
     RUN(test_arbitrary_bytes_stay_inside);
