@@ -22,7 +22,7 @@ enum pymq_status {
     PYMQ_EIO = -5,           /* a system call failed; the errno travels in pymq_error */
     PYMQ_ENOSPC = -6,        /* the file system is full: the put is refused, nothing is lost */
     PYMQ_ETOOBIG = -7,       /* body or record above its configured limit */
-    PYMQ_EPROPERTIES = -8,   /* properties above PYMQ_PROPERTIES_SIZE_MAX, or zeros in them that look like a torn tail */
+    PYMQ_EPROPERTIES = -8,   /* properties above PYMQ_PROPERTIES_SIZE_MAX, or with zeros as a torn tail has them */
     PYMQ_ETOPIC = -9,        /* topic empty, above PYMQ_TOPIC_SIZE_MAX, or not a file name */
     PYMQ_EFAILED = -10,      /* an fsync failed: the store acknowledges nothing any more */
     PYMQ_ECLOSED = -11,      /* the store is closed or closing */
