@@ -144,6 +144,31 @@ static int make_room_locked(struct pymq_commit_log *log, int64_t size) {
     return log->active != NULL ? PYMQ_OK : enter_file_locked(log);
 }
 
+/* Prepared and rollback records are in no queue. */
+static bool is_consumable(const uint8_t *record) {
+    uint32_t transaction = pymq_load_be32(record + PYMQ_RECORD_SYS_FLAG_AT) & PYMQ_SYS_TRANSACTION_MASK;
+    return transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
+}
+
+/* A batch that cannot be completed is taken back: nobody has seen it, and its place reads as zeros again. */
+static int take_back_locked(struct pymq_commit_log *log, struct pymq_append_item *items, size_t *appended,
+                            int64_t begin) {
+    if (*appended == 0)
+        return PYMQ_OK;
+    int status = pymq_io_zero(log->active->fd, begin - log->active->base, log->position - begin);
+    if (status != PYMQ_OK)
+        return status;
+    for (size_t i = *appended; i > 0; i--) {
+        items[i - 1].queue->next_offset -= is_consumable(items[i - 1].record);
+    }
+    if (log->window != NULL) /* it may lie behind the place we are back at */
+        pymq_window_unpin(log->window);
+    log->window = NULL;
+    log->position = begin;
+    *appended = 0;
+    return PYMQ_OK;
+}
+
 static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *items, size_t count, unsigned flags,
                          int64_t together_size, size_t *appended) {
     if (flags & PYMQ_APPEND_TOGETHER) {
@@ -159,8 +184,7 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
             status = target_locked(log, item->size, &target);
         if (status != PYMQ_OK)
             return status;
-        uint32_t transaction = pymq_load_be32(item->record + PYMQ_RECORD_SYS_FLAG_AT) & PYMQ_SYS_TRANSACTION_MASK;
-        bool consumable = transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
+        bool consumable = is_consumable(item->record);
         item->queue_offset = consumable ? item->queue->next_offset : 0;
         item->physical_offset = log->position;
         pymq_record_stamp(item->record, item->queue_offset, log->position, log->last_timestamp_ms);
@@ -208,7 +232,11 @@ int pymq_commit_log_append(struct pymq_commit_log *log, struct pymq_append_item 
     atomic_store_explicit(&log->lock_begin_ms, now_ms, memory_order_relaxed);
     if (now_ms > log->last_timestamp_ms)
         log->last_timestamp_ms = now_ms;
+    int64_t last_record = log->last_record;
     int status = append_locked(log, items, count, flags, total, &result->appended);
+    if (status != PYMQ_OK && (flags & PYMQ_APPEND_TOGETHER) && result->appended > 0 &&
+        take_back_locked(log, items, &result->appended, items[0].physical_offset) == PYMQ_OK)
+        log->last_record = last_record;
     int64_t position = log->position;
     result->end_offset = position;
     result->store_timestamp_ms = log->last_timestamp_ms;

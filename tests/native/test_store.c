@@ -2,6 +2,11 @@
  * Files are tiny, so that a few hundred messages roll logs, queues and index many times. */
 #include "store_help.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "pymq/io.h"
+
 static void fill_text(char *body, size_t size, int number) {
     snprintf(body, size, "message %d %0*d", number, number % 97, 0);
 }
@@ -139,6 +144,60 @@ static void test_a_batch_stays_together_in_one_file(void) {
     scratch_end(path);
 }
 
+/* Address space that runs out in the middle of a batch: all of it or none. */
+static int maps_left = -1;
+
+static void *counting_mmap(size_t size, int protection, int fd, off_t offset) {
+    if (maps_left == 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    maps_left -= maps_left > 0;
+    return pymq_io_kernel.mmap(size, protection, fd, offset);
+}
+
+static void test_a_batch_that_cannot_be_completed_is_taken_back(void) {
+    const char *path = scratch("takeback");
+    struct pymq_store_config config = small_config();
+    config.log_file_size = 256 * 1024;
+    config.prefault_size = 0;
+    struct pymq_io io = pymq_io_kernel;
+    io.mmap = counting_mmap;
+    pymq_io_use(&io);
+    struct pymq_store *store = open_or_die(path, &config);
+    send_text(store, "b", 0, "before");
+    CHECK_EQ(pymq_store_wait_dispatched(store, 5000), PYMQ_OK);
+    static uint8_t body[1000], records[60][1200];
+    struct pymq_append_item items[60];
+    for (int i = 0; i < 60; i++) {
+        struct pymq_record record = {.born_host = config.store_host, .store_host = config.store_host};
+        record.topic = text("b");
+        record.body = (struct pymq_slice){body, sizeof body};
+        ssize_t size = pymq_record_encode(&record, records[i], sizeof records[i]);
+        items[i] =
+            (struct pymq_append_item){.queue = queue_of(store, "b", 0), .record = records[i], .size = (uint32_t)size};
+    }
+    struct pymq_append_result result;
+    struct pymq_watermarks before, after;
+    pymq_store_watermarks(store, &before);
+    maps_left = 3;
+    CHECK(pymq_store_append(store, items, 60, PYMQ_APPEND_TOGETHER, &result) < 0);
+    CHECK_EQ(result.appended, 0);
+    maps_left = -1;
+    pymq_store_watermarks(store, &after);
+    CHECK_EQ(after.written, before.written);
+    CHECK_EQ(send_text(store, "b", 0, "after").queue_offset, 1);
+    CHECK_EQ(pymq_store_append(store, items, 60, PYMQ_APPEND_TOGETHER, &result), PYMQ_OK);
+    CHECK_EQ(items[59].queue_offset, 61);
+    pymq_store_abandon(store);
+    pymq_io_use(NULL);
+    store = open_or_die(path, &config);
+    CHECK_EQ(info_of(store, "b", 0).max_offset, 62);
+    check_text(store, "b", 0, 1, "after");
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    scratch_end(path);
+}
+
 /* Half messages and rollbacks are in the log, take no queue offset, and no unit points to them. */
 static void test_prepared_and_rollback_records_do_not_advance_their_queue(void) {
     const char *path = scratch("half");
@@ -265,6 +324,7 @@ int main(void) {
     RUN(test_pool_with_sync_flush_commits_before_it_syncs);
     RUN(test_a_record_fills_its_file_to_the_last_byte_but_eight);
     RUN(test_a_batch_stays_together_in_one_file);
+    RUN(test_a_batch_that_cannot_be_completed_is_taken_back);
     RUN(test_prepared_and_rollback_records_do_not_advance_their_queue);
     RUN(test_a_hash_collision_never_returns_another_message);
     RUN(test_units_by_tag_equal_a_plain_scan);

@@ -286,6 +286,49 @@ static void test_idle_queues_hold_no_descriptor_and_few_mappings(void) {
     scratch_end(path);
 }
 
+/* A store many times larger than what may be mapped: every message is read, in an order that no cache likes, and the
+ * mappings stay within their bound (and the writer's own window). */
+static void test_a_large_log_is_read_through_few_windows(void) {
+    const char *path = scratch("windows");
+    struct pymq_store_config config = small_config();
+    config.log_map_size_max = 3 * config.log_file_size;
+    struct pymq_store *store = open_or_die(path, &config);
+    int64_t offsets[600];
+    for (int i = 0; i < 600; i++) {
+        struct sent sent =
+            send_text(store, "windows", 0, "a body of some length, so that files fill up quickly .......");
+        offsets[i] = sent.physical_offset;
+    }
+    CHECK_EQ(pymq_store_wait_dispatched(store, 5000), PYMQ_OK);
+    CHECK(offsets[599] > 10 * config.log_file_size);
+    struct pymq_store_stats stats;
+    for (int i = 0; i < 600; i++) {
+        int at = i * 367 % 600;
+        struct pymq_span span;
+        struct pymq_record record;
+        CHECK_EQ(pymq_store_record(store, offsets[at], 0, &span), PYMQ_OK);
+        CHECK(pymq_record_decode(span.data, span.size, PYMQ_CHECK_BODY_CRC | PYMQ_CHECK_OFFSET, offsets[at], &record) >
+              0);
+        CHECK_EQ(record.queue_offset, at);
+        pymq_span_release(store, &span);
+        pymq_store_stats(store, &stats);
+        CHECK(stats.mapped_log_bytes <= config.log_map_size_max + 2 * config.log_file_size);
+    }
+    CHECK(stats.window_evictions > 100);
+    /* With everything pinned readers get copies instead of waiting. */
+    struct pymq_span held[600];
+    for (int i = 0; i < 600; i++)
+        CHECK_EQ(pymq_store_record(store, offsets[i], 0, &held[i]), PYMQ_OK);
+    for (int i = 0; i < 600; i++) {
+        struct pymq_record record;
+        CHECK(pymq_record_decode(held[i].data, held[i].size, PYMQ_CHECK_BODY_CRC, 0, &record) > 0);
+        CHECK_EQ(record.queue_offset, i);
+        pymq_span_release(store, &held[i]);
+    }
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    scratch_end(path);
+}
+
 int main(void) {
     RUN(test_a_second_open_is_refused_with_the_lock_named);
     RUN(test_other_file_sizes_are_refused_by_name);
@@ -298,5 +341,6 @@ int main(void) {
     RUN(test_a_log_damaged_below_its_durable_end_is_not_cut_silently);
     RUN(test_a_damaged_body_is_seen_by_its_crc);
     RUN(test_idle_queues_hold_no_descriptor_and_few_mappings);
+    RUN(test_a_large_log_is_read_through_few_windows);
     return check_summary();
 }
