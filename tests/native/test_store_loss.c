@@ -3,7 +3,10 @@
 #include "store_help.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
+
+#include "pymq/io.h"
 
 #define MESSAGES 200
 
@@ -296,6 +299,136 @@ static void test_store_time_goes_on_after_a_kill_that_left_nothing_to_walk(void)
     scratch_end(path);
 }
 
+/* What open does to the disk, in order: names of files made and directories synced. */
+static char trace[512][512];
+static size_t trace_count;
+static char fd_paths[1024][512];
+static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER; /* the store's threads make files too */
+
+static void note(const char *what, const char *path) {
+    pthread_mutex_lock(&trace_lock);
+    if (trace_count < 512)
+        snprintf(trace[trace_count++], sizeof trace[0], "%s %s", what, path);
+    pthread_mutex_unlock(&trace_lock);
+}
+
+static int tracing_open(const char *path, int flags, mode_t mode) {
+    int fd = pymq_io_kernel.open(path, flags, mode);
+    pthread_mutex_lock(&trace_lock);
+    if (fd >= 0 && fd < 1024)
+        snprintf(fd_paths[fd], sizeof fd_paths[0], "%s", path);
+    pthread_mutex_unlock(&trace_lock);
+    if (flags & O_CREAT)
+        note("make", path);
+    return fd;
+}
+
+static int tracing_fsync(int fd) {
+    char path[512] = "?";
+    pthread_mutex_lock(&trace_lock);
+    if (fd < 1024)
+        memcpy(path, fd_paths[fd], sizeof path);
+    pthread_mutex_unlock(&trace_lock);
+    note("sync", path);
+    return pymq_io_kernel.fsync(fd);
+}
+
+static ssize_t traced(const char *what, const char *path) {
+    char line[512];
+    ssize_t found = -1;
+    snprintf(line, sizeof line, "%s %s", what, path);
+    pthread_mutex_lock(&trace_lock);
+    for (size_t i = 0; i < trace_count && found < 0; i++) {
+        if (strcmp(trace[i], line) == 0)
+            found = (ssize_t)i;
+    }
+    pthread_mutex_unlock(&trace_lock);
+    return found;
+}
+
+static struct pymq_io tracing_io(void) {
+    struct pymq_io io = pymq_io_kernel;
+    io.open = tracing_open;
+    io.fsync = tracing_fsync;
+    trace_count = 0;
+    return io;
+}
+
+/* Recovery of a cleanly stopped store may have queues to build; a power cut meanwhile must not look like a clean stop.
+ */
+static void test_abort_is_there_before_recovery_makes_a_file(void) {
+    const char *path = scratch("abort");
+    char abort_path[600], queue_path[700];
+    struct pymq_store_config config = sync_config();
+    struct pymq_store *store = open_or_die(path, &config);
+    fill(store, 0, 20);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    remove_part(path, "consumequeue");
+    struct pymq_io io = tracing_io();
+    pymq_io_use(&io);
+    store = open_or_die(path, &config);
+    snprintf(abort_path, sizeof abort_path, "%s/abort", path);
+    snprintf(queue_path, sizeof queue_path, "%s/consumequeue/loss/0/%020d", path, 0);
+    ssize_t aborted = traced("make", abort_path), built = traced("make", queue_path);
+    CHECK(aborted >= 0 && built >= 0);
+    CHECK(aborted < built);
+    ssize_t synced = -1; /* the name of abort, in the store's own directory, after it was made and before the queue */
+    for (ssize_t i = aborted; i < built; i++) {
+        if (strncmp(trace[i], "sync ", 5) == 0 && strcmp(trace[i] + 5, path) == 0)
+            synced = i;
+    }
+    CHECK(synced > aborted);
+    pymq_store_abandon(store);
+    pymq_io_use(NULL);
+    scratch_end(path);
+}
+
+/* A store whose parents a power cut forgets is as lost as an unsynced one. */
+static void test_every_directory_made_is_synced_in_its_parent(void) {
+    char root[512], child[600], store_path[700];
+    snprintf(root, sizeof root, "%s", scratch("parents"));
+    CHECK_EQ(mkdir(root, 0755), 0);
+    snprintf(child, sizeof child, "%s/one", root);
+    snprintf(store_path, sizeof store_path, "%s/two", child);
+    struct pymq_io io = tracing_io();
+    pymq_io_use(&io);
+    struct pymq_store_config config = small_config();
+    struct pymq_store *store = open_or_die(store_path, &config);
+    CHECK(traced("sync", root) >= 0);
+    CHECK(traced("sync", child) >= 0);
+    CHECK(traced("sync", store_path) >= 0);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    pymq_io_use(NULL);
+    scratch_end(root);
+}
+
+/* With every window pinned a look-up by time took all messages for older than any time. */
+static void test_look_up_by_time_is_right_when_no_window_is_free(void) {
+    const char *path = scratch("nowindow");
+    struct pymq_store_config config = small_config();
+    config.log_map_size_max = config.log_file_size;
+    struct pymq_store *store = open_or_die(path, &config);
+    struct sent sent[200];
+    for (int i = 0; i < 200; i++) {
+        sent[i] = send_text(store, "t", 0, "a body that fills several files, each of which would be a window");
+        if (i % 40 == 39)
+            usleep(2000);
+    }
+    CHECK_EQ(pymq_store_wait_dispatched(store, 5000), PYMQ_OK);
+    struct pymq_span held;
+    CHECK_EQ(pymq_store_record(store, 0, 0, &held), PYMQ_OK);
+    for (int i = 0; i < 200; i++) {
+        int64_t expected = 0;
+        while (sent[expected].timestamp_ms < sent[i].timestamp_ms)
+            expected++;
+        CHECK_EQ(pymq_queue_offset_by_time(store, queue_of(store, "t", 0), sent[i].timestamp_ms, PYMQ_BOUNDARY_LOWER),
+                 expected);
+    }
+    pymq_span_release(store, &held);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    scratch_end(path);
+}
+
 int main(void) {
     RUN(test_removed_queues_and_index_are_built_again);
     RUN(test_a_missing_log_is_refused_and_nothing_is_removed);
@@ -304,5 +437,8 @@ int main(void) {
     RUN(test_a_replica_watermark_inside_a_record_is_waited_out);
     RUN(test_properties_that_look_torn_are_refused);
     RUN(test_store_time_goes_on_after_a_kill_that_left_nothing_to_walk);
+    RUN(test_abort_is_there_before_recovery_makes_a_file);
+    RUN(test_every_directory_made_is_synced_in_its_parent);
+    RUN(test_look_up_by_time_is_right_when_no_window_is_free);
     return check_summary();
 }
