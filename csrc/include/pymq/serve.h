@@ -1,0 +1,241 @@
+/* Native serving: send, pull and consumer offsets, from tables the control loop publishes.
+ *
+ * One rule decides who serves a request: natively only when everything it needs is in these tables and nothing about it is
+ * special. Anything else is handed to the control loop with a reason, which calls the functions below itself: nothing is
+ * implemented twice in meaning. With `native` off every request is handed over (dataPlane=python), while tables, offsets,
+ * holds and parked answers stay the same objects.
+ *
+ * Tables are read by reactors inside their turns without any lock, and changed by the control loop between
+ * pymq_transport_exclude and _include (the pymq_serve_publish_* functions do that themselves). When such a function has
+ * returned, no reactor acts on the older row any more.
+ *
+ * Consumer offsets live only here; the control loop reads snapshots to persist them. Their rows have atomics of their own,
+ * so a commit needs no exclusion; making a new row does (then the request is handed over once, with UNKNOWN_GROUP).
+ */
+#ifndef PYMQ_SERVE_H
+#define PYMQ_SERVE_H
+
+#include "pymq/store.h"
+#include "pymq/transport.h"
+
+struct pymq_serve;
+
+/* Why a request went to the control loop; the number travels in pymq_handed.reason, pymq_reason_name names it. */
+enum pymq_reason {
+    PYMQ_REASON_CODE = 0,         /* not one of the codes served natively */
+    PYMQ_REASON_PLANE,            /* dataPlane=python */
+    PYMQ_REASON_HEADER,           /* the C parser did not accept the header outright */
+    PYMQ_REASON_FIELD,            /* a field is missing, malformed or out of range: the answer is an error to be worded */
+    PYMQ_REASON_TOPIC_UNKNOWN,
+    PYMQ_REASON_TOPIC_SPECIAL,    /* system, retry beyond its maximum, static, ordered while the broker is read-only … */
+    PYMQ_REASON_GROUP_UNKNOWN,    /* no such group, or no offset row for it on this topic yet */
+    PYMQ_REASON_GROUP_SPECIAL,    /* disabled, broadcast refused, forbidden … */
+    PYMQ_REASON_SUBSCRIPTION,     /* none, or older than the request's */
+    PYMQ_REASON_FILTER,           /* SQL92 or another expression type; more tags than a row holds */
+    PYMQ_REASON_PROPERTY,         /* transaction, delay, timer, multi-dispatch, priority …: a property with a meaning */
+    PYMQ_REASON_PERMISSION,
+    PYMQ_REASON_ROLE,             /* slave, or refusing writes */
+    PYMQ_REASON_STORE,            /* the store refused: the answer is an error to be worded */
+    PYMQ_REASON_HOLD_ENDED,       /* a held pull of the control loop's is to be run again, without suspending */
+    PYMQ_REASON_ORDER,            /* an earlier request of this connection for the same topic is with the control loop still */
+    PYMQ_REASONS,
+};
+const char *pymq_reason_name(int reason); /* "topic-unknown"; never NULL */
+
+#define PYMQ_BROKER_NAME_MAX 127
+#define PYMQ_TAGS_MAX 64 /* tag hashes of one subscription served natively */
+
+struct pymq_serve_config {
+    bool native;
+    bool long_polling;                /* longPollingEnable */
+    int32_t short_polling_ms;         /* shortPollingTimeMills, 1000 */
+    int32_t hold_check_ms;            /* re-check of all holds, 5000 */
+    int32_t holds_max;                /* held pulls, beyond: POLLING_FULL answer to the newest, 100000 */
+    int32_t parked_max;               /* sends waiting for a flush or replica, beyond: SYSTEM_BUSY, 100000 */
+    int32_t send_timeout_ms;          /* syncFlushTimeout: then FLUSH_DISK_TIMEOUT (10), or FLUSH_SLAVE_TIMEOUT (12) */
+    int32_t transfer_bytes_memory, transfer_count_memory; /* maxTransferBytes/CountOnMessageInMemory: 262144, 32 */
+    int32_t transfer_bytes_disk, transfer_count_disk;     /* …OnMessageInDisk: 65536, 8 */
+    int64_t memory_bytes_max;         /* physical memory * accessMessageInMemoryMaxRatio: older is "on disk" */
+    int64_t hot_bytes;                /* the newest bytes of the log taken to be resident without asking, 64 MiB */
+    int32_t cold_read_threads;        /* 2 */
+    int32_t message_size_max;         /* maxMessageSize */
+    bool trace_on;                    /* traceOn: TRACE_ON */
+    bool slave_read_enable;           /* slaveReadEnable */
+    int32_t broker_permission;        /* brokerPermission: 2 write, 4 read */
+    struct pymq_host store_host;      /* brokerIP1 and the listen port: in records and message ids */
+    char cluster[PYMQ_BROKER_NAME_MAX + 1]; /* CLUSTER */
+    char region[PYMQ_BROKER_NAME_MAX + 1];  /* MSG_REGION */
+    char broker_ip[64];
+};
+void pymq_serve_config_default(struct pymq_serve_config *config);
+
+/* The service of a broker's transport. Open order: store, serve, transport(service), serve_attach, listen. Close order:
+ * pymq_serve_end_holds, pymq_transport_drain … close, pymq_serve_close, store. */
+int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *store, struct pymq_serve **serve,
+                    struct pymq_error *error);
+const struct pymq_service *pymq_serve_service(struct pymq_serve *serve);
+void pymq_serve_attach(struct pymq_serve *serve, struct pymq_transport *transport);
+void pymq_serve_close(struct pymq_serve *serve);
+/* Settings that may change while running (native, polling, permission, limits): excluded, then replaced. */
+void pymq_serve_configure(struct pymq_serve *serve, const struct pymq_serve_config *config);
+
+/* ---- tables: published by the control loop ------------------------------------------------------------------- */
+
+enum pymq_topic_flag {
+    PYMQ_TOPIC_SEND_SPECIAL = 1 << 0, /* every send goes to the control loop */
+    PYMQ_TOPIC_PULL_SPECIAL = 1 << 1,
+};
+
+struct pymq_topic_row {
+    const uint8_t *name; /* copied */
+    uint32_t name_size;
+    int32_t permission;  /* 2 write, 4 read, 1 inherit */
+    int32_t read_queues, write_queues;
+    int32_t sys_flag;    /* topicSysFlag, answered to pulls */
+    uint32_t flags;      /* enum pymq_topic_flag */
+};
+
+/* Insert or replace; the row keeps its incarnation unless the topic was removed in between. */
+int pymq_serve_publish_topic(struct pymq_serve *serve, const struct pymq_topic_row *row);
+/* Remove, end its holds (answered TOPIC_NOT_EXIST by the control loop: handed over with HOLD_ENDED), remove its offsets when asked. */
+void pymq_serve_remove_topic(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too);
+
+enum pymq_group_flag {
+    PYMQ_GROUP_DISABLED = 1 << 0, /* consumeEnable=false */
+    PYMQ_GROUP_SPECIAL = 1 << 1,  /* every pull goes to the control loop */
+};
+
+struct pymq_group_row {
+    const uint8_t *name;
+    uint32_t name_size;
+    uint32_t flags;
+    int32_t sys_flag;               /* groupSysFlag */
+    int64_t broker_id;              /* brokerId */
+    int64_t broker_id_when_slow;    /* whichBrokerWhenConsumeSlowly */
+};
+int pymq_serve_publish_group(struct pymq_serve *serve, const struct pymq_group_row *row);
+void pymq_serve_remove_group(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too);
+
+/* What a group's heartbeats said about one topic. */
+struct pymq_subscription_row {
+    const uint8_t *group, *topic;
+    uint32_t group_size, topic_size;
+    int64_t version;                /* subVersion */
+    bool all;                       /* "*" */
+    bool special;                   /* not tags, class filter, more than PYMQ_TAGS_MAX …: pulls go to the control loop */
+    uint32_t tag_count;
+    int32_t tag_hashes[PYMQ_TAGS_MAX]; /* Java's hash of each tag */
+};
+int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_subscription_row *row);
+void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                                    uint32_t topic_size);
+
+/* Until released, sends of this connection to `topic` are handed over too (ORDER), so that a pipelined producer is not
+ * reordered by the switch to the native path: entered by the reactor itself when it hands over a send, left by the control loop
+ * through this call once that send is in the log. */
+void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic, uint32_t topic_size);
+
+/* ---- consumer offsets ------------------------------------------------------------------------------------------ */
+
+/* PYMQ_OK, or PYMQ_ENOTFOUND. */
+int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t *offset);
+/* Any value, also a smaller one (the broker logs it); makes the row. While a reset is pending: accepted and ignored. */
+int pymq_serve_offset_commit(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                             uint32_t topic_size, int32_t queue_id, int64_t offset);
+/* Reset to `offset`: older commits in flight do not win; pending until the group has pulled from it. */
+int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t offset);
+void pymq_serve_offset_remove(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                              uint32_t topic_size); /* empty topic: all of the group; empty group: all of the topic */
+struct pymq_offset_entry {
+    struct pymq_slice group, topic; /* valid until the next call that changes tables */
+    int32_t queue_id;
+    int64_t offset;
+};
+/* All offsets, in no order. Returns how many there are, fills at most `count_max`; call on the control loop. */
+size_t pymq_serve_offsets(struct pymq_serve *serve, struct pymq_offset_entry *entries, size_t count_max);
+
+/* ---- what the control loop does itself, with the same objects ------------------------------------------------- */
+
+/* A message as it will be stored: properties already final (with their last separator). */
+struct pymq_put {
+    struct pymq_slice topic, body, properties;
+    int32_t queue_id, flag, sys_flag, reconsume_times;
+    int64_t born_timestamp_ms, prepared_transaction_offset;
+    struct pymq_host born_host;
+    int64_t queue_offset, physical_offset, end_offset, store_timestamp_ms; /* out */
+};
+/* Append `count` messages together (a batch) or one by one. Never waits for a flush. */
+int pymq_serve_put(struct pymq_serve *serve, struct pymq_put *puts, size_t count, bool together);
+
+/* Answer `connection` with `frame` once everything below `end_offset` is acknowledged (at once if it is); with `late` when
+ * send_timeout_ms pass first; with `failed` when the store stops acknowledging. Frames are copied. In order with the reactor's own
+ * parked sends. connection 0: nobody to answer, PYMQ_EINVAL. */
+int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int64_t end_offset, const uint8_t *frame, size_t size,
+                    const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size);
+
+enum pymq_get_status { /* GetMessageStatus, and the codes it becomes are PullMessageProcessor's */
+    PYMQ_GET_FOUND = 0,
+    PYMQ_GET_NO_MATCHED_MESSAGE,
+    PYMQ_GET_MESSAGE_WAS_REMOVING,
+    PYMQ_GET_OFFSET_FOUND_NULL,
+    PYMQ_GET_OFFSET_OVERFLOW_BADLY,
+    PYMQ_GET_OFFSET_OVERFLOW_ONE,
+    PYMQ_GET_OFFSET_TOO_SMALL,
+    PYMQ_GET_NO_MATCHED_LOGIC_QUEUE,
+    PYMQ_GET_NO_MESSAGE_IN_QUEUE,
+    PYMQ_GET_COLD,  /* only with `no_wait`: the records are not in memory */
+    PYMQ_GET_ERROR, /* `error_status` says which */
+};
+
+#define PYMQ_GET_COUNT_MAX 1024 /* messages of one pull at most, whatever the request says */
+
+struct pymq_get {
+    struct pymq_slice topic;
+    int32_t queue_id;
+    int64_t offset;
+    int32_t count_max;              /* maxMsgNums */
+    int32_t bytes_max;              /* maxMsgBytes, <= 0 for the default */
+    const int32_t *tag_hashes;      /* NULL: all */
+    uint32_t tag_count;
+    bool no_wait;                   /* do not touch what is not resident */
+    /* out */
+    enum pymq_get_status status;
+    int error_status;
+    int64_t next_offset, min_offset, max_offset;
+    bool suggest_slave;
+    uint32_t span_count;            /* one span per message (neighbours not yet joined) */
+    uint64_t bytes;
+};
+/* Read as DefaultMessageStore.getMessage does. Spans are the caller's to release. */
+void pymq_serve_get(struct pymq_serve *serve, struct pymq_get *get, struct pymq_span *spans, size_t span_max);
+
+/* Hold `frame` (a pull of the control loop's) until a message with one of the tags arrives at or behind `offset` in the queue, or
+ * `timeout_ms` pass, or the topic, group, role or broker ends it; then it is handed over again with HOLD_ENDED. */
+int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *frame, size_t size,
+                    const struct pymq_get *get, const uint8_t *group, uint32_t group_size, int32_t timeout_ms);
+/* End holds: of a topic (group empty), a group (topic empty) or all (both empty). Native ones are run again without suspending;
+ * the control loop's are handed over. Returns how many. */
+size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
+                            uint32_t group_size);
+
+/* The 32-character UNIQ_KEY: 16 random bytes per process where Apache has address and pid …, then time and one counter over all threads;
+ * see unique_key.c for the exact shape. Writes PYMQ_UNIQUE_KEY_SIZE characters. */
+#define PYMQ_UNIQUE_KEY_SIZE 32
+void pymq_unique_key(uint8_t *target);
+
+struct pymq_serve_stats {
+    int64_t holds, holds_ended_arrival, holds_ended_time, holds_ended_other, parked, parked_late, cold_reads;
+    int64_t sent_messages, sent_bytes, pulled_messages, pulled_bytes, commits;
+};
+void pymq_serve_stats(const struct pymq_serve *serve, struct pymq_serve_stats *stats);
+
+/* Per topic (group empty) puts and per (group, topic) gets since start, for topic and consume statistics. */
+struct pymq_traffic {
+    struct pymq_slice topic, group;
+    int64_t messages, bytes;
+};
+size_t pymq_serve_traffic(struct pymq_serve *serve, struct pymq_traffic *rows, size_t count_max);
+
+#endif
