@@ -17,7 +17,7 @@ KILL_RUNS ?= 200
 CRASH_STATES ?= 10000
 
 PYX_SOURCES := $(wildcard pymq/_core/*.pyx pymq/_core/*.pxd pymq/_core/*.pxi pymq/_scan/_build.py)
-C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c)
+C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c csrc/wire/*.c csrc/remoting/*.c csrc/serve/*.c)
 C_HEADERS := $(wildcard csrc/include/pymq/*.h csrc/*/*.h)
 C_TESTING := $(wildcard csrc/testing/*.c)
 # Linux is the platform. Empty on purpose: a source that says `#define _GNU_SOURCE` itself says the same.

@@ -26,7 +26,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 INCLUDE_DIRECTORY = "csrc/include"
-CORE_DIRECTORIES = ("csrc/codec", "csrc/store")
+CORE_DIRECTORIES = ("csrc/codec", "csrc/store", "csrc/wire", "csrc/remoting", "csrc/serve")
 SANITIZERS = frozenset({"address", "undefined", "thread"})
 
 # -UNDEBUG: Python's own flags carry -DNDEBUG, and the core's assertions are part of its promise.
