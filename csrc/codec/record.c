@@ -248,57 +248,22 @@ ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, 
     if ((checks & PYMQ_CHECK_HOLES) && properties_have_hole(source, record, physical_offset)) {
         return PYMQ_ECORRUPT;
     }
+    if (checks & (PYMQ_CHECK_RECORD_CRC | PYMQ_CHECK_RECORD_CRC_REQUIRED)) {
+        enum pymq_record_crc_state state = pymq_record_crc_state(source, record);
+        if (state == PYMQ_RECORD_CRC_DIFFERS ||
+            (state == PYMQ_RECORD_CRC_ABSENT && (checks & PYMQ_CHECK_RECORD_CRC_REQUIRED))) {
+            return PYMQ_ECORRUPT;
+        }
+        if (state == PYMQ_RECORD_CRC_MATCHES) {
+            return record->total_size; /* as Apache: it covers the body too */
+        }
+    }
     /* Compat: Apache does not look at the CRC of an empty body, so neither may we refuse one over it. */
     if ((checks & PYMQ_CHECK_BODY_CRC) && record->body.size != 0 &&
         pymq_body_crc(record->body.data, record->body.size) != record->body_crc) {
         return PYMQ_ECORRUPT;
     }
     return record->total_size;
-}
-
-/* The properties of an encoded record, found by its lengths alone: this runs once per append. */
-static bool find_properties(const uint8_t *record, size_t size, struct pymq_slice *properties) {
-    size_t at = PYMQ_RECORD_BORN_HOST_AT;
-    if (size < PYMQ_RECORD_SIZE_MIN) {
-        return false;
-    }
-    uint32_t sys_flag = pymq_load_be32(record + PYMQ_RECORD_SYS_FLAG_AT);
-    at += (sys_flag & PYMQ_SYS_BORN_HOST_V6 ? 20 : 8) + 8 + (sys_flag & PYMQ_SYS_STORE_HOST_V6 ? 20 : 8) + 4 + 8;
-    size_t topic_length_size = pymq_load_be32(record + 4) == PYMQ_RECORD_MAGIC_V2 ? 2 : 1;
-    if (at + 4 > size || pymq_load_be32(record + at) > size - at - 4) {
-        return false;
-    }
-    at += 4 + pymq_load_be32(record + at);
-    if (at + topic_length_size > size) {
-        return false;
-    }
-    at += topic_length_size + (topic_length_size == 2 ? pymq_load_be16(record + at) : record[at]);
-    if (at + 2 > size || at + 2 + pymq_load_be16(record + at) != size) {
-        return false;
-    }
-    *properties = (struct pymq_slice){record + at + 2, pymq_load_be16(record + at)};
-    return true;
-}
-
-bool pymq_record_looks_torn(const uint8_t *record, size_t size) {
-    struct pymq_slice properties;
-    size_t run = 0;
-    if (!find_properties(record, size, &properties)) {
-        return true;
-    }
-    if (properties.size == 0 || memchr(properties.data, 0, properties.size) == NULL) {
-        return false;
-    }
-    if (properties.data[properties.size - 1] == 0) {
-        return true;
-    }
-    for (uint32_t i = 0; i < properties.size; i++) {
-        run = properties.data[i] == 0 ? run + 1 : 0;
-        if (run >= PYMQ_SECTOR_SIZE) {
-            return true;
-        }
-    }
-    return false;
 }
 
 void pymq_record_encode_blank(uint8_t *target, uint32_t size) {

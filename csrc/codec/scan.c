@@ -70,6 +70,11 @@ void pymq_scan_log(const uint8_t *source, size_t size, int64_t base_offset, unsi
             columns->body_crc_matches[walk->count] = matches;
             walk->crc_mismatch_count += !matches;
         }
+        if (columns->record_crc_state != NULL) {
+            enum pymq_record_crc_state state = pymq_record_crc_state(source + walk->position, &record);
+            columns->record_crc_state[walk->count] = (uint8_t)state;
+            walk->record_crc_mismatch_count += state == PYMQ_RECORD_CRC_DIFFERS;
+        }
         if (columns->tags_code != NULL) {
             struct pymq_record_keys keys;
             pymq_record_keys(&record, levels, &keys);

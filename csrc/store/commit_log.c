@@ -1,6 +1,6 @@
 /* See commit_log.h. What happens under the append lock is in append_locked() and below: offsets, store time, the
- * copy, and at a file's end the blank tail and the next file. Encoding and CRC happened before, publication and
- * waking happen after. */
+ * copy, the CRC over the record if there is to be one (it covers the offsets), and at a file's end the blank tail and
+ * the next file. Encoding and the body's CRC happened before, publication and waking happen after. */
 #include "commit_log.h"
 
 #include <errno.h>
@@ -150,6 +150,11 @@ static bool is_consumable(const uint8_t *record) {
     return transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
 }
 
+/* What the CRC over the record will add to it. */
+static inline uint32_t crc_room(const struct pymq_commit_log *log, const struct pymq_append_item *item) {
+    return log->config->append_record_crc ? pymq_record_crc_room(item->record, item->size) : 0;
+}
+
 /* A batch that cannot be completed is taken back: nobody has seen it, and its place reads as zeros again. */
 static int take_back_locked(struct pymq_commit_log *log, struct pymq_append_item *items, size_t *appended,
                             int64_t begin) {
@@ -160,6 +165,7 @@ static int take_back_locked(struct pymq_commit_log *log, struct pymq_append_item
         return status;
     for (size_t i = *appended; i > 0; i--) {
         items[i - 1].queue->next_offset -= is_consumable(items[i - 1].record);
+        items[i - 1].size = pymq_load_be32(items[i - 1].record); /* as it was given, without a CRC */
     }
     if (log->window != NULL) /* it may lie behind the place we are back at */
         pymq_window_unpin(log->window);
@@ -179,9 +185,10 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
     for (size_t i = 0; i < count; i++) {
         struct pymq_append_item *item = &items[i];
         uint8_t *target;
-        int status = make_room_locked(log, item->size);
+        uint32_t room = crc_room(log, item);
+        int status = make_room_locked(log, (int64_t)item->size + room);
         if (status == PYMQ_OK)
-            status = target_locked(log, item->size, &target);
+            status = target_locked(log, (int64_t)item->size + room, &target);
         if (status != PYMQ_OK)
             return status;
         bool consumable = is_consumable(item->record);
@@ -189,6 +196,8 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
         item->physical_offset = log->position;
         pymq_record_stamp(item->record, item->queue_offset, log->position, log->last_timestamp_ms);
         memcpy(target, item->record, item->size);
+        if (room > 0) /* over the copy: the caller's buffer need not have the room, and stays as it is for a retry */
+            item->size = pymq_record_crc_append(target, item->size);
         item->queue->next_offset += consumable;
         log->last_record = log->position;
         log->position += item->size;
@@ -214,13 +223,22 @@ int pymq_commit_log_append(struct pymq_commit_log *log, struct pymq_append_item 
                            struct pymq_append_result *result) {
     int64_t total = 0;
     int64_t room = log->config->log_file_size - PYMQ_BLANK_SIZE_MIN;
+    int64_t record_max = pymq_min64(room, (int64_t)log->config->message_size_max + PYMQ_RECORD_OVERHEAD_MAX);
     for (size_t i = 0; i < count; i++) {
-        total += items[i].size;
-        if (items[i].size > room ||
-            (int64_t)items[i].size > (int64_t)log->config->message_size_max + PYMQ_RECORD_OVERHEAD_MAX)
+        if (items[i].size > record_max)
             return PYMQ_ETOOBIG;
         if (pymq_record_looks_torn(items[i].record, items[i].size))
             return PYMQ_EPROPERTIES;
+        if (log->config->append_record_crc) {
+            ssize_t prepared = pymq_record_crc_prepare(items[i].record, items[i].size);
+            if (prepared < 0)
+                return (int)prepared;
+            items[i].size = (uint32_t)prepared;
+        }
+        int64_t size = (int64_t)items[i].size + crc_room(log, &items[i]);
+        if (size > record_max)
+            return PYMQ_ETOOBIG;
+        total += size;
     }
     if ((flags & PYMQ_APPEND_TOGETHER) && total > room)
         return PYMQ_ETOOBIG;

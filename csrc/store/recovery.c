@@ -183,11 +183,14 @@ static void check_derived(struct recovery *recovery) {
 static int refuse_damage(struct recovery *recovery, int64_t end) {
     struct pymq_store *store = recovery->store;
     int64_t size = store->config.log_file_size;
+    const char *what = pymq_walk_only_crc_differs(store, end) ? " (the CRC over the record, " PYMQ_RECORD_CRC_NAME
+                                                                ", is missing or does not match)"
+                                                              : "";
     return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
-                     "%s/%020" PRId64 ": no valid record at offset %" PRId64 ", but the log was durable up to %" PRId64
+                     "%s/%020" PRId64 ": no valid record at offset %" PRId64 "%s, but the log was durable up to %" PRId64
                      ": the file is damaged or missing; restore it from a copy, or open with truncate_damaged to drop "
                      "what follows",
-                     store->log.files.directory, end / size * size, end, store->checkpoint.flushed_offset);
+                     store->log.files.directory, end / size * size, end, what, store->checkpoint.flushed_offset);
 }
 
 /* Before anything is changed: do whole records reach as far as the log was durable? */

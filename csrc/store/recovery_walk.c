@@ -89,11 +89,33 @@ static bool grow_for(struct walk *walk, int64_t file_end) {
     return true;
 }
 
+/* What a record must satisfy to be one. */
+static unsigned checks_at(const struct walk *walk, int64_t offset) {
+    const struct pymq_store *store = walk->store;
+    unsigned checks = PYMQ_CHECK_OFFSET | (offset >= walk->unflushed_from ? PYMQ_CHECK_HOLES : 0);
+    if (!store->config.check_crc_on_recover)
+        return checks;
+    checks |= PYMQ_CHECK_BODY_CRC;
+    if (store->record_crc_from >= 0 && offset >= store->record_crc_from)
+        checks |= PYMQ_CHECK_RECORD_CRC_REQUIRED;
+    else if (store->config.require_record_crc)
+        checks |= PYMQ_CHECK_RECORD_CRC;
+    return checks;
+}
+
+/* Whether forceVerifyPropCRC forbids a record that is whole as far as anybody can tell. Differs: Apache cuts its log at
+ * the first record without a CRC, and with it everything that was written before the setting was turned on. */
+static bool lacks_crc(const struct walk *walk, const struct pymq_record *record) {
+    const struct pymq_store_config *config = &walk->store->config;
+    const uint8_t *source = walk->buffer + (walk->offset - walk->buffered_at);
+    return config->require_record_crc && config->check_crc_on_recover &&
+           pymq_record_crc_state(source, record) == PYMQ_RECORD_CRC_ABSENT;
+}
+
 /* The next record: its size, 0 at a blank tail (the offset then stands at the next file), or why there is none. */
 static ssize_t next_record(struct walk *walk, struct pymq_record *record) {
     int64_t file_end = walk->base + walk->store->config.log_file_size;
-    unsigned checks = PYMQ_CHECK_OFFSET | (walk->store->config.check_crc_on_recover ? PYMQ_CHECK_BODY_CRC : 0) |
-                      (walk->offset >= walk->unflushed_from ? PYMQ_CHECK_HOLES : 0);
+    unsigned checks = checks_at(walk, walk->offset);
     for (int attempt = 0;; attempt++) {
         size_t at = (size_t)(walk->offset - walk->buffered_at);
         size_t left = at <= walk->buffered ? walk->buffered - at : 0;
@@ -129,6 +151,11 @@ static int walk_records(struct walk *walk, int64_t from, struct pymq_walk_result
         if (taken == 0) {
             walk->offset = walk->base + walk->store->config.log_file_size;
             continue;
+        }
+        if (lacks_crc(walk, &record)) {
+            if (walk->store->config.truncate_damaged)
+                return PYMQ_OK;
+            return PYMQ_EMISMATCH;
         }
         if (walk->probe_until >= 0) {
             walk->offset += taken;
@@ -188,6 +215,12 @@ static int walk_run(struct walk *walk, int64_t from, struct pymq_walk_result *re
     free(walk->buffer);
     if (status == PYMQ_OK)
         return PYMQ_OK;
+    if (status == PYMQ_EMISMATCH)
+        return pymq_fail(error, status, 0,
+                         "%s: the record at offset %" PRId64 " carries no " PYMQ_RECORD_CRC_NAME
+                         ", which forceVerifyPropCRC demands: open without that setting, or with truncate_damaged to "
+                         "drop this record and what follows",
+                         walk->store->log.files.directory, walk->offset);
     return pymq_fail(error, status, saved, "%s: recovery stopped at offset %" PRId64 ": %s (%s)",
                      walk->store->log.files.directory, walk->offset, pymq_status_name(status), strerror(saved));
 }
@@ -222,28 +255,36 @@ int pymq_walk(struct pymq_store *store, int64_t from, int64_t unflushed_from, st
     return PYMQ_OK;
 }
 
-bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end) {
-    int64_t file_size = store->config.log_file_size;
+/* The size of the record at `offset` when its lengths, its own offset and its body agree, whatever its CRC says. */
+static int64_t whole_record(struct pymq_store *store, int64_t offset) {
+    int64_t file_left = store->config.log_file_size - offset % store->config.log_file_size;
     uint8_t head[8];
-    if (offset < 0 || end <= offset || end - offset > file_size)
-        return end == 0 && offset < 0;
     if (pymq_mapped_queue_read(&store->log.files, offset, head, sizeof head) != (ssize_t)sizeof head)
-        return false;
+        return -1;
     int64_t total = pymq_load_be32(head);
-    if (total < PYMQ_RECORD_SIZE_MIN || total > end - offset)
-        return false;
-    uint8_t *bytes = malloc((size_t)total);
+    uint8_t *bytes = total >= PYMQ_RECORD_SIZE_MIN && total <= file_left ? malloc((size_t)total) : NULL;
     if (bytes == NULL)
-        return false;
+        return -1;
     struct pymq_record record;
     bool whole =
         pymq_mapped_queue_read(&store->log.files, offset, bytes, (size_t)total) == total &&
         pymq_record_decode(bytes, (size_t)total, PYMQ_CHECK_OFFSET | PYMQ_CHECK_BODY_CRC, offset, &record) == total;
     free(bytes);
-    if (!whole || offset + total == end)
-        return whole;
+    return whole ? total : -1;
+}
+
+bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end) {
+    int64_t file_size = store->config.log_file_size;
+    uint8_t head[8];
+    if (offset < 0 || end <= offset || end - offset > file_size)
+        return end == 0 && offset < 0;
+    int64_t total = whole_record(store, offset);
+    if (total < 0 || offset + total == end)
+        return total >= 0;
     /* A blank tail may lie between. */
     return end % file_size == 0 &&
            pymq_mapped_queue_read(&store->log.files, offset + total, head, sizeof head) == (ssize_t)sizeof head &&
            pymq_load_be32(head + 4) == PYMQ_RECORD_MAGIC_BLANK && offset + total + (int64_t)pymq_load_be32(head) == end;
 }
+
+bool pymq_walk_only_crc_differs(struct pymq_store *store, int64_t offset) { return whole_record(store, offset) >= 0; }

@@ -26,4 +26,7 @@ int pymq_walk_probe(struct pymq_store *store, int64_t from, int64_t until, int64
  * file behind it. */
 bool pymq_walk_ends_at(struct pymq_store *store, int64_t offset, int64_t end);
 
+/* For the text of an error: where the walk found no valid record, is it one but for the CRC over the record? */
+bool pymq_walk_only_crc_differs(struct pymq_store *store, int64_t offset);
+
 #endif

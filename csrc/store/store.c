@@ -90,13 +90,6 @@ static int make_directories(struct pymq_store *store, struct pymq_error *error) 
     return PYMQ_OK;
 }
 
-static int find_abort(struct pymq_store *store) {
-    char path[PYMQ_PATH_MAX];
-    int status = pymq_store_path(store, "abort", path, sizeof path);
-    store->crashed = status == PYMQ_OK && access(path, F_OK) == 0;
-    return status;
-}
-
 static int load_parts(struct pymq_store *store, struct pymq_error *error) {
     char path[PYMQ_PATH_MAX];
     struct pymq_store_config *config = &store->config;
@@ -128,33 +121,6 @@ static int load_parts(struct pymq_store *store, struct pymq_error *error) {
     return status == PYMQ_OK
                ? pymq_index_open(path, config->index_slot_count, config->index_item_count, &store->index, error)
                : status;
-}
-
-/* From here until a clean close the store is dirty, and says so. */
-static int make_abort_file(struct pymq_store *store, struct pymq_error *error) {
-    char path[PYMQ_PATH_MAX];
-    int status = pymq_store_path(store, "abort", path, sizeof path);
-    if (status != PYMQ_OK)
-        return status;
-    int fd = pymq_io->open(path, O_RDWR | O_CREAT, 0644);
-    if (fd < 0)
-        return pymq_fail(error, pymq_io_status(errno), errno, "%s: cannot be made: %s", path, strerror(errno));
-    char text[32];
-    int length = snprintf(text, sizeof text, "%ld", (long)getpid()); /* as Apache: the process id */
-    status = pymq_io_pwrite_full(fd, text, (size_t)length, 0);
-    pymq_io->close(fd);
-    if (status == PYMQ_OK)
-        status = pymq_io_sync_directory(store->path);
-    return status == PYMQ_OK ? PYMQ_OK
-                             : pymq_fail(error, status, errno, "%s: cannot be written: %s", path, strerror(errno));
-}
-
-static int remove_abort_file(struct pymq_store *store) {
-    char path[PYMQ_PATH_MAX];
-    int status = pymq_store_path(store, "abort", path, sizeof path);
-    if (status == PYMQ_OK && pymq_io->unlink(path) != 0 && errno != ENOENT)
-        status = PYMQ_EIO;
-    return status == PYMQ_OK ? pymq_io_sync_directory(store->path) : status;
 }
 
 static int start_threads(struct pymq_store *store, struct pymq_error *error) {
@@ -223,7 +189,19 @@ static struct pymq_store *new_store(const char *path, const struct pymq_store_co
     pthread_mutex_init(&store->checkpoint_lock, NULL);
     pthread_mutex_init(&store->mark_lock, NULL);
     atomic_init(&store->dispatch_waits_at, -1);
+    store->record_crc_from = -1;
     return store;
+}
+
+/* Before the first append, `abort` says from where on every record carries a CRC, or that it is not so. */
+static int note_record_crcs(struct pymq_store *store, struct pymq_error *error) {
+    int64_t end = atomic_load(&store->marks.written), from = -1;
+    if (store->config.append_record_crc)
+        from = store->record_crc_from >= 0 ? pymq_min64(store->record_crc_from, end) : end;
+    if (from == store->record_crc_from)
+        return PYMQ_OK;
+    store->record_crc_from = from;
+    return pymq_abort_write(store, error);
 }
 
 static int open_parts(struct pymq_store *store, struct pymq_error *error) {
@@ -243,13 +221,15 @@ static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     if (status == PYMQ_OK)
         status = make_directories(store, error);
     if (status == PYMQ_OK)
-        status = find_abort(store);
+        status = pymq_abort_find(store, error);
     if (status == PYMQ_OK)
         status = load_parts(store, error);
     if (status == PYMQ_OK)
-        status = make_abort_file(store, error); /* before recovery writes: it may be cut short as well */
+        status = pymq_abort_write(store, error); /* before recovery writes: it may be cut short as well */
     if (status == PYMQ_OK && (status = pymq_recover(store, error)) != PYMQ_OK && !store->crashed && !store->touched)
-        remove_abort_file(store); /* a refusal leaves everything as it was */
+        pymq_abort_remove(store); /* a refusal leaves everything as it was */
+    if (status == PYMQ_OK)
+        status = note_record_crcs(store, error);
     if (status == PYMQ_OK)
         status = start_threads(store, error);
     return status;
@@ -313,7 +293,7 @@ int pymq_store_close(struct pymq_store *store) {
             status = closed;
     }
     if (status == PYMQ_OK && !store->index_lost)
-        status = remove_abort_file(store);
+        status = pymq_abort_remove(store);
     free_store(store, status != PYMQ_OK);
     return status;
 }

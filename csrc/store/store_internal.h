@@ -39,6 +39,8 @@ struct pymq_store {
     int64_t queues_from; /* records below are in their queues already, or were on purpose taken out of them */
     enum pymq_skip skip;
     bool crashed; /* `abort` was found at open: the last stop was not clean */
+    bool abort_is_long;      /* … and has a second line to be overwritten */
+    int64_t record_crc_from; /* every record from here on carries a CRC over itself; -1 when that is not known */
     struct pymq_marks marks;
     struct pymq_store_pool pool;
     bool pool_made;
@@ -86,6 +88,15 @@ int pymq_store_path(const struct pymq_store *store, const char *name, char *path
 
 /* Refuse what pymq does not read, by name. */
 int pymq_layout_check(const char *path, struct pymq_error *error);
+
+/* The file that says the store is dirty (abort_file.c). Find out whether it is there and what it says … */
+int pymq_abort_find(struct pymq_store *store, struct pymq_error *error);
+
+/* … make it, or say in it what holds from now on; durable on return … */
+int pymq_abort_write(struct pymq_store *store, struct pymq_error *error);
+
+/* … and remove it. */
+int pymq_abort_remove(struct pymq_store *store);
 
 /* Bring log, queues and index together again; sets every watermark. Before any thread runs. */
 int pymq_recover(struct pymq_store *store, struct pymq_error *error);

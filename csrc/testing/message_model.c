@@ -22,6 +22,7 @@ void message_model_open(struct message_model *model, uint32_t capacity, const st
     model->capacity = capacity;
     model->log_file_size = config->log_file_size;
     model->index_enable = config->index_enable;
+    model->record_crc = config->append_record_crc;
     model->other_reads_step = 1;
 }
 

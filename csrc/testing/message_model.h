@@ -38,6 +38,7 @@ struct message_model {
     atomic_int_fast64_t removed_below; /* retention was asked to remove the log below this */
     int64_t log_file_size;
     bool index_enable;
+    bool record_crc; /* every record carries a CRC over itself, and it is right */
     uint32_t other_reads_step; /* 1: every message is also read by offset and key; n: every n-th, and no shared keys */
     bool places_unknown;       /* another process sends: a message without a place may be found */
 };

@@ -68,7 +68,13 @@ static bool judge_content(struct judged *judged, const struct pymq_record *recor
     if (!equal)
         return no(judged, "record at %" PRId64 ", message %u: wrong body", at, *id);
     size_t size = model_properties(*id, properties);
-    if (!same(record->properties, properties, size) || record->flag != (int32_t)*id)
+    struct pymq_slice sent = record->properties;
+    const uint8_t *source = record->properties.data + record->properties.size - record->total_size;
+    if (pymq_record_crc_state(source, record) == PYMQ_RECORD_CRC_MATCHES) /* the store's addition */
+        sent.size -= PYMQ_RECORD_CRC_SIZE;
+    else if (judged->model->record_crc)
+        return no(judged, "record at %" PRId64 ", message %u: no right CRC over the record", at, *id);
+    if (!same(sent, properties, size) || record->flag != (int32_t)*id)
         return no(judged, "record at %" PRId64 ", message %u: wrong properties or flag", at, *id);
     struct model_message *message = &judged->model->messages[*id];
     if (message->physical_offset < 0) { /* sent by another process: the record says what it is */

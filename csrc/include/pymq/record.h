@@ -85,6 +85,8 @@ enum pymq_record_check {
      * was never flushed, not for reading; and writers end properties with their separator, so that a value's last byte
      * is never the record's. */
     PYMQ_CHECK_HOLES = 1 << 2,
+    PYMQ_CHECK_RECORD_CRC = 1 << 3,          /* and the CRC over the record, if it carries one: see below */
+    PYMQ_CHECK_RECORD_CRC_REQUIRED = 1 << 4, /* and it does carry one */
 };
 
 #define PYMQ_SECTOR_SIZE 512
@@ -132,6 +134,39 @@ ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, 
  * zero or hold a sector's length of zeros (see PYMQ_CHECK_HOLES). Such a record must be refused before it is promised.
  * For records made by pymq_record_encode. */
 bool pymq_record_looks_torn(const uint8_t *record, size_t size);
+
+/* ---- the CRC over the record -----------------------------------------------------------------------------
+ *
+ * RocketMQ's optional last property (enabledAppendPropCRC), the only checksum over anything but the body:
+ *
+ *   "__CRC32#" 8 | 0x01 | ten decimal digits, the least significant first | 0x02
+ *
+ * 20 bytes, always the record's last. The number is the CRC-32, 31 bits of it, of all bytes in front of these 20, with
+ * queue offset, physical offset and store time in place and total size and properties size counting the 20. */
+
+#define PYMQ_RECORD_CRC_NAME "__CRC32#"
+#define PYMQ_RECORD_CRC_SIZE 20
+#define PYMQ_RECORD_CRC_ROOM_MAX (PYMQ_RECORD_CRC_SIZE + 1) /* and the separator that properties may lack */
+
+enum pymq_record_crc_state {
+    PYMQ_RECORD_CRC_ABSENT = 0,
+    PYMQ_RECORD_CRC_MATCHES = 1,
+    PYMQ_RECORD_CRC_DIFFERS = 2, /* damage; or a message passed on with its old properties while the setting was off */
+};
+
+/* What the record decoded from `source` says about itself. */
+enum pymq_record_crc_state pymq_record_crc_state(const uint8_t *source, const struct pymq_record *record);
+
+/* Before one is appended: take properties of that name out of an encoded record, in place, as Apache does: they belong
+ * to a record this one was copied from. Returns the record's size now, or PYMQ_EPROPERTIES when the properties leave no
+ * room for another. */
+ssize_t pymq_record_crc_prepare(uint8_t *record, size_t size);
+
+/* Bytes pymq_record_crc_append will add to a prepared record: 20, or 21 when its properties lack their last separator. */
+uint32_t pymq_record_crc_room(const uint8_t *record, size_t size);
+
+/* Append it to a stamped record, which has that room behind it. Returns the size with it. */
+uint32_t pymq_record_crc_append(uint8_t *record, size_t size);
 
 /* Write a blank tail of `size` bytes (>= 8): total size, blank magic; the rest is left as it is. */
 void pymq_record_encode_blank(uint8_t *target, uint32_t size);

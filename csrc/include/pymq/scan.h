@@ -35,6 +35,7 @@ struct pymq_log_columns {
     int32_t *topic_size;
     int64_t *properties_position;
     int32_t *properties_size;
+    uint8_t *record_crc_state; /* enum pymq_record_crc_state; asking for this computes the CRC of records that carry one */
 };
 
 enum pymq_walk_end {
@@ -52,6 +53,7 @@ struct pymq_log_walk {
     size_t crc_mismatch_count; /* only counted when the column body_crc_matches is asked for */
     int32_t blank_size;        /* what the blank tail says it covers, with PYMQ_WALK_BLANK */
     int32_t end;               /* enum pymq_walk_end */
+    size_t record_crc_mismatch_count; /* only counted when the column record_crc_state is asked for */
 };
 
 /* Walk records from source[0] on, the byte at physical offset `base_offset`. `checks` is a set of enum

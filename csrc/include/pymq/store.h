@@ -51,6 +51,8 @@ struct pymq_store_config {
     int32_t queue_map_count_max;    /* bound on mapped queue windows, 16384 */
     int32_t page_cache_busy_ms;     /* osPageCacheBusyTimeOutMills, 1000 */
     bool check_crc_on_recover;      /* checkCRCOnRecover */
+    bool append_record_crc;         /* enabledAppendPropCRC: every record gets a CRC over all of it, 20 bytes longer */
+    bool require_record_crc;        /* forceVerifyPropCRC: a record without one is none; open refuses such a store */
     bool truncate_damaged;          /* cut a log that is damaged below its durable end, instead of refusing to open */
     bool replica_gate;              /* SYNC_MASTER: acknowledgement and visibility wait for the replica watermark */
     int64_t checkpoint_bytes_max;   /* write a checkpoint at the latest after this much log, 256 MiB */
@@ -90,7 +92,7 @@ int pymq_store_queue(struct pymq_store *store, const uint8_t *topic, size_t topi
 struct pymq_append_item {
     struct pymq_queue *queue;
     uint8_t *record; /* stamped in place under the lock, then copied */
-    uint32_t size;
+    uint32_t size;           /* in and out: with append_record_crc it grows by 20 or 21, which need no room in `record` */
     int64_t queue_offset;    /* out */
     int64_t physical_offset; /* out */
 };
