@@ -3,7 +3,7 @@
  * The first line is the process id, as in Apache's. A run that puts a CRC into every record (enabledAppendPropCRC) adds
  * a second one, which says from which offset on, so that recovery after it can take a record without one for torn:
  *
- *   the process id, padded to 20 | 0x0a | "record CRC from " | the offset, 20 digits | ' ' | CRC-32 of those, hex | 0x0a
+ *   the process id, padded to 20 | 0x0a | "record CRC from " | offset, 20 digits | ' ' | CRC-32 of those, hex | 0x0a
  *
  * It stands here and not in the checkpoint because it must not outlive the run: Apache replaces the file when it opens
  * the store, and with it what we said, whatever Apache then writes. All of it lies in one sector and has one length, so

@@ -23,6 +23,7 @@ cdef class _StoreHandle:
     cdef str host_hex
     cdef int64_t log_file_size
     cdef int32_t message_size_max
+    cdef uint32_t properties_size_max
     cdef int32_t pool_size
     cdef int32_t pool_wait_ms
     cdef int32_t sync_flush_timeout_ms

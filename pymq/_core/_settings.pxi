@@ -39,6 +39,8 @@ cdef int fill_config(object config, pymq_store_config *target, _StoreHandle stor
     target.queue_map_count_max = config.queue_map_count_max
     target.page_cache_busy_ms = config.os_page_cache_busy_timeout_ms
     target.check_crc_on_recover = config.check_crc_on_recover
+    target.append_record_crc = config.enabled_append_prop_crc
+    target.require_record_crc = config.force_verify_prop_crc
     target.truncate_damaged = config.truncate_damaged
     target.checkpoint_bytes_max = config.checkpoint_bytes_max
     if pymq_delay_levels_parse(levels, &target.delay_levels) != PYMQ_OK:
@@ -50,6 +52,8 @@ cdef int fill_config(object config, pymq_store_config *target, _StoreHandle stor
     store.host = target.store_host
     store.log_file_size = target.log_file_size
     store.message_size_max = target.message_size_max
+    store.properties_size_max = <uint32_t>(
+        PYMQ_PROPERTIES_SIZE_MAX - (PYMQ_RECORD_CRC_SIZE if target.append_record_crc else 0))
     store.pool_size = target.transient_pool_size
     store.pool_wait_ms = target.transient_pool_wait_ms
     store.sync_flush_timeout_ms = target.sync_flush_timeout_ms

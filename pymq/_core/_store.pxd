@@ -41,6 +41,7 @@ cdef extern from "pymq/java_hash.h" nogil:
 
 cdef extern from "pymq/record.h" nogil:
     unsigned int PYMQ_CHECK_BODY_CRC, PYMQ_CHECK_OFFSET
+    int PYMQ_RECORD_CRC_SIZE
 
     struct pymq_host:
         uint8_t address[16]
@@ -124,6 +125,8 @@ cdef extern from "pymq/store.h" nogil:
         int32_t queue_map_count_max
         int32_t page_cache_busy_ms
         bint check_crc_on_recover
+        bint append_record_crc
+        bint require_record_crc
         bint truncate_damaged
         bint replica_gate
         int64_t checkpoint_bytes_max

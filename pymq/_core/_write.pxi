@@ -65,9 +65,9 @@ cdef class _StoreWriter(_StoreHandle):
             scratch.properties_size += 1
         pending.properties_at = at
         pending.properties_size = <uint32_t>(scratch.properties_size - at)
-        if pending.properties_size > <uint32_t>PYMQ_PROPERTIES_SIZE_MAX:
+        if pending.properties_size > self.properties_size_max:
             raise _PropertiesTooLargeError(
-                f"{self.path}: the properties take {pending.properties_size} bytes; {PYMQ_PROPERTIES_SIZE_MAX} are possible"
+                f"{self.path}: the properties take {pending.properties_size} bytes; {self.properties_size_max} are possible"
             )
         return 0
 

@@ -10,7 +10,7 @@ no file, so a process may fork at any time. The C functions run without the GIL.
     (1, b'hello', 'DONE')
 
 Codec (one thing at a time): `crc32`, `java_hash`, `index_key_hash`, `encode_record`, `decode_record`,
-`encode_properties`, `decode_properties`, `encode_batch`, `decode_batch`.
+`record_crc`, `append_record_crc`, `encode_properties`, `decode_properties`, `encode_batch`, `decode_batch`.
 
 Columns (many at once): `walk_log`, `iterate_log`, `verify_log`, `decode_queue`, `read_queue`, `scan_tags`,
 `decode_index`, `read_index`.
@@ -27,7 +27,9 @@ from pymq._scan._codec import (
     Check,
     Host,
     Record,
+    RecordCrc,
     Source,
+    append_record_crc,
     crc32,
     crc32_is_accelerated,
     crc32_table,
@@ -42,6 +44,7 @@ from pymq._scan._codec import (
     iterate_properties,
     java_hash,
     properties_are_well_formed,
+    record_crc,
 )
 from pymq._scan._columns import (
     INDEX_COLUMNS,
@@ -79,9 +82,11 @@ __all__ = [
     "IndexHeader",
     "LogWalk",
     "Record",
+    "RecordCrc",
     "Source",
     "Verification",
     "WalkEnd",
+    "append_record_crc",
     "crc32",
     "crc32_is_accelerated",
     "crc32_table",
@@ -101,6 +106,7 @@ __all__ = [
     "properties_are_well_formed",
     "read_index",
     "read_queue",
+    "record_crc",
     "scan_tags",
     "verify_log",
     "walk_log",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from typing import Any, Final, NamedTuple, NoReturn
 
 from pymq._scan._native import ffi, lib
@@ -25,6 +25,16 @@ class Check(IntFlag):
     BODY_CRC = lib.PYMQ_CHECK_BODY_CRC
     OFFSET = lib.PYMQ_CHECK_OFFSET
     HOLES = lib.PYMQ_CHECK_HOLES
+    RECORD_CRC = lib.PYMQ_CHECK_RECORD_CRC  # the CRC over the record (__CRC32#), where there is one
+    RECORD_CRC_REQUIRED = lib.PYMQ_CHECK_RECORD_CRC_REQUIRED  # and there is
+
+
+class RecordCrc(IntEnum):
+    """What a record says about itself by its last property, `__CRC32#`."""
+
+    ABSENT = lib.PYMQ_RECORD_CRC_ABSENT
+    MATCHES = lib.PYMQ_RECORD_CRC_MATCHES
+    DIFFERS = lib.PYMQ_RECORD_CRC_DIFFERS
 
 
 def raise_status(status: int, text: str, **details: Any) -> NoReturn:
@@ -228,7 +238,9 @@ def decode_record(
     native = ffi.new("struct pymq_record *")
     status = lib.pymq_record_decode(start + at, size - at, checks, physical_offset, native)
     if status < 0:
-        raise_status(status, f"at byte {at} of {size}", physical_offset=physical_offset)
+        raise_status(
+            status, f"at byte {at} of {size}{_crc_trouble(start, size, at, checks)}", physical_offset=physical_offset
+        )
     if status == 0:
         return BlankTail(native.total_size)
     return Record(
@@ -241,6 +253,45 @@ def decode_record(
         total_size=native.total_size,
         **{name: getattr(native, name) for name in NUMBERS},
     )
+
+
+def _crc_trouble(start: Any, size: int, at: int, checks: Check) -> str:
+    """Say that it is the CRC over the record which kept *checks* from passing, if so."""
+    native = ffi.new("struct pymq_record *")
+    if not checks & (Check.RECORD_CRC | Check.RECORD_CRC_REQUIRED):
+        return ""
+    if lib.pymq_record_decode(start + at, size - at, Check.STRUCTURE, 0, native) <= 0:
+        return ""
+    state = RecordCrc(lib.pymq_record_crc_state(start + at, native))
+    if state is RecordCrc.ABSENT:
+        return ": the record carries no CRC over itself (__CRC32#)" if checks & Check.RECORD_CRC_REQUIRED else ""
+    return ": the CRC over the record (__CRC32#) does not match" if state is RecordCrc.DIFFERS else ""
+
+
+def record_crc(source: Source) -> RecordCrc:
+    """What the record that *source* begins with says about itself. Raises as `decode_record` without checks."""
+    size = memoryview(source).nbytes
+    start, native = pointer(source), ffi.new("struct pymq_record *")
+    status = lib.pymq_record_decode(start, size, Check.STRUCTURE, 0, native)
+    if status <= 0:
+        raise_status(status or lib.PYMQ_ECORRUPT, f"no record in {size} bytes")
+    return RecordCrc(lib.pymq_record_crc_state(start, native))
+
+
+def append_record_crc(record: Source) -> bytes:
+    """A copy of an encoded record with the CRC over it behind its properties, in place of any it had.
+
+    Raises:
+        PropertiesTooLargeError: the properties leave no room for its 20 bytes.
+        CorruptRecordError: these bytes are no encoded record.
+    """
+    size = memoryview(record).nbytes
+    target = ffi.new("uint8_t[]", size + lib.PYMQ_RECORD_CRC_ROOM_MAX)
+    ffi.memmove(target, record, size)
+    prepared = lib.pymq_record_crc_prepare(target, size)
+    if prepared < 0:
+        raise_status(prepared, f"a record of {size} bytes")
+    return bytes(ffi.buffer(target, lib.pymq_record_crc_append(target, prepared)))
 
 
 def host_of(native: Any) -> Host:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pymq._scan._codec import Check, Source, pointer, raise_status
+from pymq._scan._codec import Check, RecordCrc, Source, pointer, raise_status
 from pymq._scan._native import ffi, lib
 
 Columns = Mapping[str, "array[int]"]
@@ -41,6 +41,7 @@ LOG_COLUMNS: Final[dict[str, str]] = {
     "topic_size": "i",
     "properties_position": "q",
     "properties_size": "i",
+    "record_crc_state": "B",  # a RecordCrc; asking for it computes the CRC of records that carry one
 }
 """The columns of `walk_log` and their array type codes."""
 
@@ -100,6 +101,7 @@ class LogWalk:
         blank_size: what the blank tail at `position` says it covers, with WalkEnd.BLANK.
         body_bytes: sum of the body sizes.
         crc_mismatch_count: bodies with another CRC, when body_crc_matches was asked for.
+        record_crc_mismatch_count: records with another CRC than they carry, when record_crc_state was asked for.
         source: the bytes walked, which the position columns point into.
         base_offset: the physical offset of the first of them.
     """
@@ -111,6 +113,7 @@ class LogWalk:
     blank_size: int
     body_bytes: int
     crc_mismatch_count: int
+    record_crc_mismatch_count: int
     source: memoryview
     base_offset: int
 
@@ -159,7 +162,7 @@ def walk_log(
     left = len(view) // lib.PYMQ_RECORD_SIZE_MIN + 1 if count_max is None else count_max
     scratch = Scratch("pymq_log_columns", LOG_COLUMNS, names, min(left, WALK_ROWS))
     start, native = pointer(view), ffi.new("struct pymq_log_walk *")
-    count = position = body_bytes = mismatches = 0
+    count = position = body_bytes = mismatches = record_mismatches = 0
     while True:
         lib.pymq_scan_log(
             start + position,
@@ -181,10 +184,20 @@ def walk_log(
         position += native.position
         body_bytes += native.body_bytes
         mismatches += native.crc_mismatch_count
+        record_mismatches += native.record_crc_mismatch_count
         if native.end != lib.PYMQ_WALK_FULL or left == 0:
             break
     return LogWalk(
-        made, count, position, WalkEnd(native.end), native.blank_size, body_bytes, mismatches, view, base_offset
+        columns=made,
+        count=count,
+        position=position,
+        end=WalkEnd(native.end),
+        blank_size=native.blank_size,
+        body_bytes=body_bytes,
+        crc_mismatch_count=mismatches,
+        record_crc_mismatch_count=record_mismatches,
+        source=view,
+        base_offset=base_offset,
     )
 
 
@@ -250,25 +263,32 @@ class Verification:
     mismatched_offsets: list[int]
     end: WalkEnd
     end_offset: int
+    record_mismatched_offsets: list[int]
 
 
 def verify_log(path: str | os.PathLike[str], *, base_offset: int | None = None) -> Verification:
-    """Check structure, position and body CRC of every record of one log file.
+    """Check structure, position, body CRC and, where there is one, the CRC over the record, of one log file.
 
-    A body with another CRC is listed and the walk goes on; a record whose structure or own offset is wrong ends it.
+    A body or a record with another CRC is listed and the walk goes on; a record whose structure or own offset is wrong
+    ends it. A whole message passed on with its old properties, while enabledAppendPropCRC was off, carries the CRC of
+    the record it was copied from and is listed as well.
     """
     count = body_bytes = end_offset = 0
     mismatched: list[int] = []
+    record_mismatched: list[int] = []
     end = WalkEnd.DONE
-    wanted = ("physical_offset", "body_crc_matches")
+    wanted = ("physical_offset", "body_crc_matches", "record_crc_state")
     for walk in iterate_log(path, base_offset=base_offset, checks=Check.OFFSET, columns=wanted):
         if walk.crc_mismatch_count:
             offsets, matches = walk.columns["physical_offset"], walk.columns["body_crc_matches"]
             mismatched += [offset for offset, matched in zip(offsets, matches, strict=True) if not matched]
+        if walk.record_crc_mismatch_count:
+            states = zip(walk.columns["physical_offset"], walk.columns["record_crc_state"], strict=True)
+            record_mismatched += [offset for offset, state in states if state == RecordCrc.DIFFERS]
         count += walk.count
         body_bytes += walk.body_bytes
         end, end_offset = walk.end, walk.base_offset + walk.position
-    return Verification(count, body_bytes, mismatched, end, end_offset)
+    return Verification(count, body_bytes, mismatched, end, end_offset, record_mismatched)
 
 
 def decode_queue(source: Source) -> Columns:

@@ -221,6 +221,19 @@ class StoreConfig:
         "Whether recovery verifies body CRCs. Without it recovery is faster and a torn body may pass until it is read.",
         alias="checkCRCOnRecover",
     )
+    enabled_append_prop_crc: bool = setting(
+        False,
+        "Whether every record gets a CRC over all of it, as a last property of 20 bytes. With it recovery finds a torn "
+        "record at every byte; without it wrong properties may pass behind a right body, when other bytes than zeros lie "
+        "behind the tear. Properties may then take 20 bytes less.",
+        alias="enabledAppendPropCRC",
+    )
+    force_verify_prop_crc: bool = setting(
+        False,
+        "Whether recovery demands that CRC of every record it reads, whoever wrote it. A store with a record that has "
+        "none is refused, where Apache cuts its log.",
+        alias="forceVerifyPropCRC",
+    )
 
     truncate_damaged: bool = setting(
         False,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.clock import Clock
+from pymq.durable_file import replace_file
 from pymq.errors import CorruptFileError, InvalidArgumentError, StoreClosedError, StoreError, StoreIOError
 from pymq.message import QueueOffset
 
@@ -323,35 +324,3 @@ def held_here(lock: threading.RLock) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def replace_file(path: Path, data: bytes, *, keep: bool = True) -> None:
-    """Replace *path* so that a crash leaves the old or the new content, and the old one, if *keep*, stays as `.bak`.
-
-    The backup is a second name of the old file, made before the new one takes its place: at no moment are both gone.
-    """
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-        sync_directory(path.parent.parent)
-    temporary = path.with_name(path.name + ".tmp")
-    backup = path.with_name(path.name + ".bak")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    if keep and path.exists():
-        linked = path.with_name(path.name + ".bak.tmp")
-        linked.unlink(missing_ok=True)
-        linked.hardlink_to(path)
-        linked.replace(backup)
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Put the names in *path* on stable storage."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -117,7 +117,8 @@ static void tear(const struct tail *tail, int64_t cut, enum filling filling) {
     pymq_store_watermarks(store, &marks);
     int64_t expected = same ? tail->end : tail->begin;
     bool exact = held && found.end == expected && marks.written == expected;
-    if (!exact && !model.record_crc && filling != FILL_ZEROS && differs_at >= tail->properties_at && marks.written == tail->end) {
+    if (!exact && !model.record_crc && filling != FILL_ZEROS && differs_at >= tail->properties_at &&
+        marks.written == tail->end) {
         kept_torn[filling]++; /* see above: only properties differ, or verify would have said more than that */
         CHECK(held || strstr(why, "wrong properties") != NULL, "%s cut at byte %lld, %s behind: %s", tail->name,
               (long long)(cut - tail->begin), filling_names[filling], why);
@@ -188,8 +189,8 @@ int main(void) {
     records_behind_the_cut_never_come_back();
     pymq_io_use(NULL);
     scratch_remove(root);
-    printf("test_crash_torn_tail: %llu cuts, %llu of them with a CRC over the record, all of those exact; without one cut "
-           "inside the properties and kept: %llu with an older record, %llu with random bytes behind: ok\n",
+    printf("test_crash_torn_tail: %llu cuts, %llu of them with a CRC over the record, all of those exact; without one "
+           "cut inside the properties and kept: %llu with an older record, %llu with random bytes behind: ok\n",
            (unsigned long long)cuts, (unsigned long long)crc_cuts, (unsigned long long)kept_torn[FILL_STALE],
            (unsigned long long)kept_torn[FILL_RANDOM]);
     return 0;
