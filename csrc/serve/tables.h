@@ -1,0 +1,167 @@
+/* The rows that native serving reads: topics, groups, subscriptions, consumer offsets, traffic.
+ *
+ * Who may touch what:
+ *   - reactors read rows inside their turns without any lock, and write nothing but the atomics in them;
+ *   - everything else changes only inside pymq_tables_begin … pymq_tables_end, which takes `control_lock` and excludes
+ *     every reactor from its turn. So a row found within a turn stays as it is until the turn ends;
+ *   - other threads (the control loop, its pool) read under `control_lock`.
+ * A row is changed in place when it is published again: a pointer to it stays good until the row is removed. Whoever
+ * keeps one over turns (the hold table) must be told of removals, which happens inside the same exclusion.
+ */
+#ifndef PYMQ_SERVE_TABLES_H
+#define PYMQ_SERVE_TABLES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "pymq/serve.h"
+
+#define PYMQ_TOPIC_QUEUES_MAX 65536  /* queue ids of one topic served natively; above them requests are handed over */
+#define PYMQ_TABLE_NAME_MAX 255      /* bytes of a topic's or group's name, as Apache's validators have it */
+#define PYMQ_TABLE_ROWS_MAX 1000000  /* rows of one table; beyond, publishing is refused with PYMQ_ENOMEM */
+
+/* A hash map of rows, chained; grown only under exclusion. */
+struct pymq_row {
+    struct pymq_row *next;
+    uint64_t hash;
+};
+
+struct pymq_row_map {
+    struct pymq_row **buckets;
+    size_t bucket_count; /* a power of two */
+    size_t count;
+};
+
+struct pymq_topic {
+    struct pymq_row row;
+    uint64_t incarnation; /* of this topic's life; another one after it was removed and made again */
+    int32_t permission, read_queues, write_queues, sys_flag;
+    uint32_t flags;       /* enum pymq_topic_flag */
+    bool is_retry;        /* %RETRY%… */
+    int32_t queue_count;  /* length of `queues`: the larger of read and write queues, never shrinking */
+    _Atomic(struct pymq_queue *) *queues; /* resolved on first use: pymq_topic_queue */
+    _Atomic int64_t put_messages, put_bytes;
+    struct pymq_group *retry_group; /* of a retry topic whose group is known, else NULL */
+    uint32_t name_size;
+    uint8_t name[];
+};
+
+struct pymq_group {
+    struct pymq_row row;
+    uint32_t flags; /* enum pymq_group_flag */
+    int32_t sys_flag;
+    int64_t broker_id, broker_id_when_slow;
+    uint32_t name_size;
+    uint8_t name[];
+};
+
+/* Gets of one (group, topic) since start; outlives the subscription, goes with topic or group. */
+struct pymq_pull_traffic {
+    struct pymq_row row;
+    _Atomic int64_t messages, bytes;
+    uint32_t topic_size, group_size;
+    uint8_t names[]; /* topic, then group */
+};
+
+struct pymq_subscription {
+    struct pymq_row row;
+    struct pymq_pull_traffic *traffic; /* never NULL */
+    int64_t version;
+    bool all, special;
+    uint32_t tag_count;
+    int32_t tag_hashes[PYMQ_TAGS_MAX];
+    uint32_t topic_size, group_size;
+    uint8_t names[]; /* topic, then group */
+};
+
+/* The offset of one queue. Commits store `offset`, whoever they come from and from any thread; a reset is made under
+ * exclusion, so a commit is wholly before or wholly after it. */
+#define PYMQ_OFFSET_NONE INT64_C(-1)
+
+struct pymq_offset_cell {
+    _Atomic int64_t offset;  /* PYMQ_OFFSET_NONE: never committed. Apache keeps any number; negative ones we do not */
+    _Atomic int64_t pending; /* PYMQ_OFFSET_NONE, or where a reset wants the group to pull from */
+};
+
+struct pymq_offset_row { /* topic@group */
+    struct pymq_row row;
+    int32_t cell_count; /* grown under exclusion */
+    struct pymq_offset_cell *cells;
+    uint32_t topic_size, group_size;
+    uint8_t names[]; /* topic, then group */
+};
+
+struct pymq_tables {
+    pthread_mutex_t control_lock; /* taken before any reactor's turn lock, never inside a turn */
+    struct pymq_transport *transport;
+    struct pymq_row_map topics, groups, subscriptions, offsets, traffic;
+    uint64_t incarnations; /* given out so far */
+};
+
+int pymq_tables_init(struct pymq_tables *tables);
+void pymq_tables_destroy(struct pymq_tables *tables);
+
+/* Change tables between these. No reactor is inside a turn. Not for reactors. */
+void pymq_tables_begin(struct pymq_tables *tables);
+void pymq_tables_end(struct pymq_tables *tables);
+
+uint64_t pymq_name_hash(const uint8_t *name, size_t size);
+/* Of a pair: `first` and `second` in this order (topic, group). */
+uint64_t pymq_pair_hash(const uint8_t *first, size_t first_size, const uint8_t *second, size_t second_size);
+
+/* ---- finding; [reactor], or under control_lock; NULL when there is none ---------------- */
+
+struct pymq_topic *pymq_topic_find(const struct pymq_tables *tables, const uint8_t *name, size_t size);
+struct pymq_group *pymq_group_find(const struct pymq_tables *tables, const uint8_t *name, size_t size);
+struct pymq_subscription *pymq_subscription_find(const struct pymq_tables *tables, const uint8_t *topic,
+                                                 size_t topic_size, const uint8_t *group, size_t group_size);
+struct pymq_offset_row *pymq_offset_find(const struct pymq_tables *tables, const uint8_t *topic, size_t topic_size,
+                                         const uint8_t *group, size_t group_size);
+
+/* The store's queue behind (topic, queue id), remembered in the row. PYMQ_OK, PYMQ_EINVAL when the id is outside it,
+ * PYMQ_ENOTFOUND without `create` when nothing was ever stored there, or why it could not be made. */
+int pymq_topic_queue(struct pymq_store *store, struct pymq_topic *topic, int32_t queue_id, bool create,
+                     struct pymq_queue **queue);
+
+/* ---- changing rows; between begin and end ---------------- */
+
+int pymq_topic_publish(struct pymq_tables *tables, const struct pymq_topic_row *source, struct pymq_topic **topic);
+void pymq_topic_remove(struct pymq_tables *tables, struct pymq_topic *topic);
+int pymq_group_publish(struct pymq_tables *tables, const struct pymq_group_row *source, struct pymq_group **group);
+void pymq_group_remove(struct pymq_tables *tables, struct pymq_group *group);
+int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subscription_row *source);
+void pymq_subscription_remove(struct pymq_tables *tables, struct pymq_subscription *subscription);
+/* Rows of (topic, group) where an empty name stands for every one. */
+void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
+                             size_t group_size);
+/* Find or make the row, with a cell for `queue_id`. PYMQ_OK, PYMQ_EINVAL, PYMQ_ENOMEM. */
+int pymq_offset_make(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
+                     size_t group_size, int32_t queue_id, struct pymq_offset_row **row);
+
+/* ---- offsets of a row; [reactor], or under control_lock ---------------- */
+
+/* NULL when the row has no cell for that queue yet: then the row must be made by the control loop. */
+static inline struct pymq_offset_cell *pymq_offset_cell(struct pymq_offset_row *row, int32_t queue_id) {
+    return row != NULL && queue_id >= 0 && queue_id < row->cell_count ? &row->cells[queue_id] : NULL;
+}
+
+/* What a query answers: the pending reset, else the offset, else PYMQ_OFFSET_NONE. */
+static inline int64_t pymq_offset_value(const struct pymq_offset_cell *cell) {
+    int64_t pending = atomic_load_explicit(&cell->pending, memory_order_acquire);
+    return pending != PYMQ_OFFSET_NONE ? pending : atomic_load_explicit(&cell->offset, memory_order_acquire);
+}
+
+/* Commit, unless a reset is pending: then the older position must not win, and the client is told all is well. */
+static inline void pymq_offset_store(struct pymq_offset_cell *cell, int64_t offset) {
+    if (atomic_load_explicit(&cell->pending, memory_order_acquire) == PYMQ_OFFSET_NONE)
+        atomic_store_explicit(&cell->offset, offset, memory_order_release);
+}
+
+/* A pull was made from `offset`: ends a reset that waited for just that. */
+static inline void pymq_offset_pulled(struct pymq_offset_cell *cell, int64_t offset) {
+    int64_t pending = atomic_load_explicit(&cell->pending, memory_order_acquire);
+    if (pending != PYMQ_OFFSET_NONE && pending == offset)
+        atomic_store_explicit(&cell->pending, PYMQ_OFFSET_NONE, memory_order_release);
+}
+
+#endif
