@@ -14,28 +14,32 @@ BACKUP_SUFFIX = ".bak"
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write(path: Path, content: bytes) -> None:
-    """Replace *path* by *content* durably; what stood there before becomes its `.bak`.
+def replace_file(path: Path, data: bytes, *, keep: bool = True) -> None:
+    """Replace *path* so that a crash leaves the old or the new content, and the old one, if *keep*, stays as `.bak`.
+
+    The backup is a second name of the old file, made before the new one takes its place: at no moment are both gone.
 
     Raises:
         OSError: the directory cannot be made or written; the old file is still there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        sync_directory(path.parent.parent)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with temporary.open("wb") as stream:
-        stream.write(content)
+        stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-    backup = path.with_name(path.name + BACKUP_SUFFIX)
-    if path.exists() and path.stat().st_size > 0:
-        # A second name for the old bytes, not a copy: at no moment is there neither the file nor its backup.
-        backup.unlink(missing_ok=True)
-        os.link(path, backup)
-    os.replace(temporary, path)
+    if keep and path.exists() and path.stat().st_size:
+        linked = path.with_name(path.name + BACKUP_SUFFIX + TEMPORARY_SUFFIX)
+        linked.unlink(missing_ok=True)
+        linked.hardlink_to(path)
+        linked.replace(path.with_name(path.name + BACKUP_SUFFIX))
+    temporary.replace(path)
     sync_directory(path.parent)
 
 
-def read(path: Path) -> bytes | None:
+def read_file(path: Path) -> bytes | None:
     """The file's content, or its backup's when the file is missing or empty; None when there is neither."""
     for candidate in (path, path.with_name(path.name + BACKUP_SUFFIX)):
         try:
@@ -47,10 +51,10 @@ def read(path: Path) -> bytes | None:
     return None
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in *directory* durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(path: Path) -> None:
+    """Put the names in *path* on stable storage."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        os.fsync(directory)
     finally:
-        os.close(descriptor)
+        os.close(directory)

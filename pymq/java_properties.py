@@ -1,7 +1,7 @@
-"""Java's properties format, in which every RocketMQ configuration file is written.
+r"""Java's properties format, in which every RocketMQ configuration file is written.
 
 A line is `key=value`, `key:value` or `key value`; `#` and `!` begin comments; a trailing backslash continues the line;
-`\\t`, `\\n`, `\\uXXXX` and escaped separators are understood. The last of two equal keys wins, as in Java.
+`\t`, `\n`, `\uXXXX` and escaped separators are understood. The last of two equal keys wins, as in Java.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Property(NamedTuple):
 
 
 def parse(text: str) -> list[Property]:
-    """Every property of *text*, in order, repeated keys included.
+    r"""Every property of *text*, in order, repeated keys included.
 
     Raises:
-        ValueError: a malformed `\\uXXXX`; the message names the line.
+        ValueError: a malformed `\uXXXX`; the message names the line.
     """
     return [Property(*split(logical, number), number) for number, logical in logical_lines(text)]
 

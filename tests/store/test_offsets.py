@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
+from pymq.durable_file import replace_file
 from pymq.errors import InvalidArgumentError
-from pymq.store.offsets import OffsetStore, parse_dialect, render_dialect, replace_file
+from pymq.store.offsets import OffsetStore, parse_dialect, render_dialect
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden-store" / "store" / "config"
 CLOCK = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
