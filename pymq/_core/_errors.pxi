@@ -62,7 +62,7 @@ cdef object error_of_status(_StoreHandle store, int status, str doing, str windo
                         "they are accepted again once space returns",
         PYMQ_ETOOBIG: f"the record does not fit in a log file of {store.log_file_size} bytes "
                       "(mapped_file_size_commit_log) or exceeds max_message_size",
-        PYMQ_EPROPERTIES: f"the properties exceed {PYMQ_PROPERTIES_SIZE_MAX} bytes",
+        PYMQ_EPROPERTIES: f"the properties exceed {store.properties_size_max} bytes",
         PYMQ_ETOPIC: "the topic is empty, too long, or not usable as a directory name",
         PYMQ_EINVAL: "an argument is outside its range",
         PYMQ_ENOMEM: "memory was refused",

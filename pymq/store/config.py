@@ -224,8 +224,8 @@ class StoreConfig:
     enabled_append_prop_crc: bool = setting(
         False,
         "Whether every record gets a CRC over all of it, as a last property of 20 bytes. With it recovery finds a torn "
-        "record at every byte; without it wrong properties may pass behind a right body, when other bytes than zeros lie "
-        "behind the tear. Properties may then take 20 bytes less.",
+        "record at every byte; without it wrong properties may pass behind a right body, when other bytes than zeros "
+        "lie behind the tear. Properties may then take 20 bytes less.",
         alias="enabledAppendPropCRC",
     )
     force_verify_prop_crc: bool = setting(
