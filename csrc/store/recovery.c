@@ -188,8 +188,8 @@ static int refuse_damage(struct recovery *recovery, int64_t end) {
                                                               : "";
     return pymq_fail(recovery->error, PYMQ_ECORRUPT, 0,
                      "%s/%020" PRId64 ": no valid record at offset %" PRId64 "%s, but the log was durable up to "
-                     "%" PRId64 ": the file is damaged or missing; restore it from a copy, or open with truncate_damaged to drop "
-                     "what follows",
+                     "%" PRId64 ": the file is damaged or missing; restore it from a copy, or open with "
+                     "truncate_damaged to drop what follows",
                      store->log.files.directory, end / size * size, end, what, store->checkpoint.flushed_offset);
 }
 

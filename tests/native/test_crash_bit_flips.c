@@ -2,8 +2,9 @@
  * file; it may lose what the bit destroyed; it may not crash, hang, or deliver a wrong body.
  *
  * Every kind of file in turn: log, queue, index, checkpoint, abort, lock; half of the time after a clean stop, half
- * after a kill. By default a sample of PYMQ_FLIPS (1,200) over all kinds, drawn from the seed; with PYMQ_FULL=1 every
- * bit of the first 4 KiB of each kind of file, then RANDOM_FLIPS of each kind.
+ * after a kill; half of it with a CRC over every record, when nothing that recovery has read may be wrong in any bit.
+ * By default a sample of PYMQ_FLIPS (1,200) over all kinds, drawn from the seed; with PYMQ_FULL=1 every bit of the
+ * first 4 KiB of each kind of file, then RANDOM_FLIPS of each kind, both without and with the CRC.
  */
 #include "../../csrc/testing/message_content.h"
 #include "../../csrc/testing/message_model.h"
@@ -33,7 +34,8 @@ static struct pymq_store_config config;
 static struct message_model model;
 static struct test_random random_source;
 static char root[PYMQ_PATH_MAX], bases[2][PYMQ_PATH_MAX], flipped[PYMQ_PATH_MAX];
-static char what[160]; /* the flip at hand */
+static char what[192]; /* the flip at hand */
+static int64_t proved_from; /* records from here on are proved by their own CRC; INT64_MAX when they are not */
 static uint64_t flips, refused, damaged, harmless, bodies;
 
 static void make_base(const char *path, bool clean) {
@@ -60,6 +62,9 @@ static void check_span(const struct pymq_span *span) {
         damaged++; /* seen: a reader gets an error, not a message */
         return;
     }
+    CHECK(record.physical_offset < proved_from ||
+              pymq_record_crc_state(span->data, &record) == PYMQ_RECORD_CRC_MATCHES,
+          "%s: a record at %lld whose CRC is missing or wrong", what, (long long)record.physical_offset);
     CHECK(record.body.size >= MODEL_BODY_SIZE_MIN, "%s: a body of %u bytes", what, record.body.size);
     uint64_t id = pymq_load_be64(record.body.data);
     CHECK(id < MESSAGES, "%s: message %llu was never sent", what, (unsigned long long)id);
@@ -155,8 +160,12 @@ static void flip(size_t kind, uint64_t file, uint64_t bit, bool clean) {
     byte ^= (uint8_t)(1u << (bit % 8));
     CHECK(pwrite(fd, &byte, 1, (off_t)(bit / 8)) == 1, "write %s", path);
     close(fd);
-    snprintf(what, sizeof what, "bit %llu of %s, file %llu, after a %s", (unsigned long long)bit, kinds[kind],
-             (unsigned long long)file, clean ? "clean stop" : "kill");
+    snprintf(what, sizeof what, "bit %llu of %s, file %llu, after a %s%s", (unsigned long long)bit, kinds[kind],
+             (unsigned long long)file, clean ? "clean stop" : "kill", model.record_crc ? ", with CRCs" : "");
+    /* After a kill recovery reads what follows the checkpoint, if `abort` tells it that there are CRCs. */
+    const struct model_message *middle = &model.messages[MESSAGES / 2];
+    bool proved = model.record_crc && !clean && strcmp(kinds[kind], "abort") != 0;
+    proved_from = proved ? middle->physical_offset + middle->size : INT64_MAX;
     flips++;
     struct pymq_store *store = NULL;
     struct pymq_error error = {0};
@@ -176,39 +185,50 @@ static void flip(size_t kind, uint64_t file, uint64_t bit, bool clean) {
     scratch_remove(flipped);
 }
 
-int main(void) {
-    random_source.state = environment_seed("test_crash_bit_flips");
-    int64_t sample = environment_integer("PYMQ_FLIPS", FLIPS_DEFAULT);
-    bool full = environment_integer("PYMQ_FULL", 0) != 0;
-    scratch_make_in_memory(root, sizeof root, "bit-flips");
-    scratch_join(bases[0], sizeof bases[0], root, "killed");
-    scratch_join(bases[1], sizeof bases[1], root, "clean");
-    scratch_join(flipped, sizeof flipped, root, "flipped");
+static void flip_all(bool record_crc, bool full, int64_t sample) {
     small_store_config(&config, PYMQ_SYNC_FLUSH);
     config.queue_flush_interval_ms = config.queue_flush_thorough_interval_ms = NEVER_MS;
+    config.append_record_crc = record_crc;
     message_model_open(&model, MESSAGES, &config);
-    signal(SIGALRM, report_hang);
-    pymq_io_use(&pymq_io_unsynced);
     make_base(bases[0], false);
     make_base(bases[1], true);
-    /* What no checksum covers and recovery builds on: every bit of the last record's queue id, offsets and flags. */
+    /* What no checksum covers by default and recovery builds on: every bit of the last record's queue id, offsets and
+     * flags. */
     const struct model_message *last = &model.messages[MESSAGES - 1];
     uint64_t last_file = (uint64_t)(last->physical_offset / config.log_file_size);
     uint64_t last_bit = (uint64_t)(last->physical_offset % config.log_file_size) * 8;
     for (uint64_t bit = 0; bit < PYMQ_RECORD_BORN_HOST_AT * 8; bit++)
         flip(0, last_file, last_bit + bit, false);
+    for (uint64_t bit = PYMQ_RECORD_BORN_HOST_AT * 8; record_crc && bit < last->size * UINT64_C(8); bit += full ? 1 : 7)
+        flip(0, last_file, last_bit + bit, false);
     for (uint64_t bit = 0; full && bit < FIRST_BYTES * 8; bit++)
         for (size_t kind = 0; kind < KINDS; kind++)
             flip(kind, 0, bit, (bit / 8 + kind) % 2 == 0);
-    if (full)
-        sample = RANDOM_FLIPS * (int64_t)KINDS;
     for (int64_t i = 0; i < sample; i++) {
         /* Headers are where structure is: every other draw stays in the first 512 bytes. */
         uint64_t bit = i % 2 == 0 ? test_random_below(&random_source, 512 * 8) : test_random_next(&random_source) >> 1;
         flip((size_t)i / 2 % KINDS, test_random_below(&random_source, 8), bit, test_random_chance(&random_source, 50));
     }
-    pymq_io_use(NULL);
     message_model_close(&model);
+    scratch_remove(bases[0]);
+    scratch_remove(bases[1]);
+}
+
+int main(void) {
+    random_source.state = environment_seed("test_crash_bit_flips");
+    int64_t sample = environment_integer("PYMQ_FLIPS", FLIPS_DEFAULT) / 2;
+    bool full = environment_integer("PYMQ_FULL", 0) != 0;
+    if (full)
+        sample = RANDOM_FLIPS * (int64_t)KINDS;
+    scratch_make_in_memory(root, sizeof root, "bit-flips");
+    scratch_join(bases[0], sizeof bases[0], root, "killed");
+    scratch_join(bases[1], sizeof bases[1], root, "clean");
+    scratch_join(flipped, sizeof flipped, root, "flipped");
+    signal(SIGALRM, report_hang);
+    pymq_io_use(&pymq_io_unsynced);
+    flip_all(false, full, sample);
+    flip_all(true, full, sample);
+    pymq_io_use(NULL);
     scratch_remove(root);
     printf("test_crash_bit_flips: %llu flips: %llu refused at open, %llu harmless, %llu bad records met and reported, "
            "%llu bodies read and right: ok\n",

@@ -54,6 +54,7 @@ static struct {
     uint64_t seed;
     int64_t workload;
     bool lazy; /* senders hardly ever wait */
+    bool crc_changes;
     char operations[OPERATIONS_TEXT_MAX];
     char root[PYMQ_PATH_MAX];       /* scratch of the program */
     char store_path[PYMQ_PATH_MAX]; /* the workload's store */
@@ -121,12 +122,20 @@ static void draw_config(void) {
     }
     config->log_window_size = config->log_file_size;
     config->checkpoint_bytes_max = config->log_file_size * 2;
+    config->append_record_crc = test_random_chance(&sweep.random, 50);
+    sweep.crc_changes = test_random_chance(&sweep.random, 33);
+}
+
+/* The setting may be another one at every open: what recovery demands of a record must be what its writer promised. */
+static const struct pymq_store_config *next_config(void) {
+    sweep.config.append_record_crc ^= sweep.crc_changes;
+    return &sweep.config;
 }
 
 static struct pymq_store *open_store(const char *path) {
     struct pymq_store *store = NULL;
     struct pymq_error error = {0};
-    int status = pymq_store_open(path, &sweep.config, &store, &error);
+    int status = pymq_store_open(path, next_config(), &store, &error);
     CHECK(status == PYMQ_OK, "seed %llu workload %lld [%s]: open: %s: %s", (unsigned long long)sweep.seed,
           (long long)sweep.workload, sweep.operations, pymq_status_name(status), error.text);
     return store;
@@ -298,7 +307,7 @@ __attribute__((noreturn)) static void state_failed(const struct drawn *drawn, co
 static struct pymq_store *open_state(const struct drawn *drawn) {
     struct pymq_store *store = NULL;
     struct pymq_error error = {0};
-    if (pymq_store_open(sweep.state_path, &sweep.config, &store, &error) != PYMQ_OK)
+    if (pymq_store_open(sweep.state_path, next_config(), &store, &error) != PYMQ_OK)
         state_failed(drawn, error.text);
     return store;
 }
@@ -466,6 +475,7 @@ int main(void) {
         sweep.random.state = sweep.seed * 1000003 + (uint64_t)workload;
         draw_config();
         message_model_open(&sweep.model, MESSAGES_MAX, &sweep.config);
+        sweep.model.record_crc = sweep.config.append_record_crc && !sweep.crc_changes;
         collector_open(&collector, IMAGES_MAX);
         run_workload(&collector);
         for (size_t i = 0; i < collector.count; i++)

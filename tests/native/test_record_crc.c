@@ -1,4 +1,4 @@
-/* The CRC over the record (__CRC32#): its bytes, what it covers, what it leaves alone, and the store that puts it in. */
+/* The CRC over the record (__CRC32#): its bytes, what it covers, what it leaves alone, and the store that adds it. */
 #include "store_help.h"
 
 #include <fcntl.h>
@@ -218,7 +218,7 @@ static void flip(const char *path, int64_t offset) {
     close(fd);
 }
 
-/* The replica gate keeps a durable record from dispatch, so that the checkpoint vouches for the log beyond its queues. */
+/* The replica gate keeps a durable record from dispatch: the checkpoint vouches for the log beyond its queues. */
 static void test_wrong_properties_below_the_durable_end_are_refused_by_name(void) {
     const char *path = scratch("named");
     struct pymq_store_config config = crc_config();
