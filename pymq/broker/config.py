@@ -1,0 +1,431 @@
+"""The settings of one broker that take effect, by RocketMQ's names; `docs/broker-config.md` is generated from them.
+
+An attribute is RocketMQ's key in snake case (`listenPort` is `listen_port`), and its value means what it means there.
+Settings of the store stand in `store`. What a file, the command line and the environment say is put together in
+`config_source`; every other key of RocketMQ's is known (`known_keys`) and warned about when it is set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pymq.errors import ConfigError
+from pymq.store.config import ASYNC_FLUSH, INT32_MAX, StoreConfig
+from pymq.store.settings import check_settings, setting
+
+LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the name of it, for comparison
+VIP_PORT_DISTANCE = 2  # MixAll.brokerVIPChannel: clients ask at the listen port minus two
+PERM_READ, PERM_WRITE = 4, 2
+NATIVE, PYTHON = "native", "python"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """Everything a broker needs to know.
+
+    Raises:
+        ConfigError: a value outside its bounds.
+
+    Example:
+        >>> BrokerConfig(listen_port=0, broker_name="a").default_topic_queue_nums
+        8
+    """
+
+    # ---- who and where -------------------------------------------------------------------------------------------
+    broker_name: str = setting(
+        "",
+        "Name of this broker in routes; a master and its slaves share it. Empty means the machine's name.",
+        alias="brokerName",
+    )
+    broker_cluster_name: str = setting(
+        "DefaultCluster",
+        "The cluster this broker says it belongs to; tools list brokers by it.",
+        alias="brokerClusterName",
+    )
+    broker_id: int = setting(0, "0 for a master; slaves count from 1.", alias="brokerId", low=0, high=2**63 - 1)
+    namesrv_addr: str = setting(
+        "",
+        "Name servers to register with, `host:port;host:port`. Empty starts one inside this process; NAMESRV_ADDR in "
+        "the environment fills it when neither file nor command line do.",
+        alias="namesrvAddr",
+    )
+    namesrv_listen_port: int = setting(
+        9876,
+        "Port of the name server inside this process, when there is one; 0 lets the kernel choose.",
+        low=0,
+        high=65535,
+    )
+    bind_address: str = setting(
+        "",
+        "Address to listen on. Empty means loopback alone when nothing was configured, otherwise every address.",
+        alias="bindAddress",
+    )
+    listen_port: int = setting(
+        10911,
+        "Port for clients; the VIP port is two below it. 0 lets the kernel choose a pair.",
+        alias="listenPort",
+        low=0,
+        high=65535,
+    )
+    broker_ip1: str = setting(
+        "",
+        "Address clients are told to connect to, also stamped into records and message ids. Set it where the detected "
+        "one cannot be reached, as in containers.",
+        alias="brokerIP1",
+    )
+    broker_ip2: str = setting("", "Address slaves are told to connect to; empty means brokerIP1.", alias="brokerIP2")
+    ha_listen_port: int = setting(
+        0,
+        "Port of replication, registered at the name server; 0 means listenPort + 1.",
+        alias="haListenPort",
+        low=0,
+        high=65535,
+    )
+    rocketmq_home: str = setting("", "ROCKETMQ_HOME; only printed, nothing is read from it.", alias="rocketmqHome")
+    store_path_root_dir: str = setting(
+        "",
+        "Directory of the store; empty means `store` in the home directory.",
+        alias="storePathRootDir",
+    )
+    store_path_commit_log: str = setting(
+        "",
+        "Only `commitlog` in storePathRootDir is possible; link it elsewhere if it must be.",
+        alias="storePathCommitLog",
+    )
+    broker_config_path: str = setting(
+        "", "The file this configuration came from, where run-time changes are kept.", alias="brokerConfigPath"
+    )
+
+    # ---- how it is served ----------------------------------------------------------------------------------------
+    data_plane: str = setting(
+        NATIVE,
+        "`python` sends every request the slow way, through the Python codec and handlers; for comparison and tests.",
+        alias="dataPlane",
+        choices=(NATIVE, PYTHON),
+    )
+    strict_config: bool = setting(
+        False, "Whether an unknown key in the configuration is an error instead of a warning.", alias="strictConfig"
+    )
+    reactor_threads: int = setting(
+        0,
+        "Threads that own connections; 0 chooses by the number of processors.",
+        alias="reactorThreads",
+        low=0,
+        high=16,
+    )
+    server_channel_max_idle_time_seconds: int = setting(
+        120,
+        "A connection with no byte either way for so long is closed; 0 never.",
+        alias="serverChannelMaxIdleTimeSeconds",
+        unit="s",
+        low=0,
+        high=INT32_MAX // 1000,
+    )
+    broker_permission: int = setting(
+        PERM_READ | PERM_WRITE,
+        "What the whole broker allows: 4 read, 2 write, 6 both. Can be changed while running.",
+        alias="brokerPermission",
+        low=0,
+        high=7,
+    )
+    trace_on: bool = setting(True, "Whether messages say TRACE_ON=true, so that clients trace them.", alias="traceOn")
+    region_id: str = setting("DefaultRegion", "MSG_REGION of every message.", alias="regionId")
+    long_polling_enable: bool = setting(
+        True, "Whether a pull that finds nothing is held as long as it asks.", alias="longPollingEnable"
+    )
+    short_polling_time_mills: int = setting(
+        1000, "How long it is held otherwise.", alias="shortPollingTimeMills", unit="ms", low=0, high=INT32_MAX
+    )
+    reject_transaction_message: bool = setting(
+        False, "Whether transactional sends are refused.", alias="rejectTransactionMessage"
+    )
+    reject_pull_consumer_enable: bool = setting(
+        False, "Whether heartbeats of pull consumers are ignored.", alias="rejectPullConsumerEnable"
+    )
+    enable_property_filter: bool = setting(
+        False, "Whether consumers may filter by SQL92 expressions.", alias="enablePropertyFilter"
+    )
+    slave_read_enable: bool = setting(False, "Whether readers far behind are sent to a slave.", alias="slaveReadEnable")
+    lite_pull_message_enable: bool = setting(
+        True, "Whether LITE_PULL_MESSAGE is served.", alias="litePullMessageEnable"
+    )
+    start_accept_send_request_time_stamp: int = setting(
+        0,
+        "Wall-clock time before which sends are refused.",
+        alias="startAcceptSendRequestTimeStamp",
+        unit="ms since 1970",
+        low=0,
+    )
+
+    # ---- topics, groups, clients ---------------------------------------------------------------------------------
+    auto_create_topic_enable: bool = setting(
+        True,
+        "Whether a send to an unknown topic makes it. Production brokers often switch it off.",
+        alias="autoCreateTopicEnable",
+    )
+    default_topic_queue_nums: int = setting(
+        8,
+        "Queues of TBW102, which bounds those of topics made by sends.",
+        alias="defaultTopicQueueNums",
+        low=1,
+        high=65535,
+    )
+    auto_create_subscription_group: bool = setting(
+        True, "Whether an unknown group gets default settings on first use.", alias="autoCreateSubscriptionGroup"
+    )
+    cluster_topic_enable: bool = setting(
+        True, "Whether the topic named as the cluster is usable.", alias="clusterTopicEnable"
+    )
+    broker_topic_enable: bool = setting(
+        True, "Whether the topic named as the broker is usable.", alias="brokerTopicEnable"
+    )
+    trace_topic_enable: bool = setting(False, "Whether the trace topic exists.", alias="traceTopicEnable")
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", "Its name.", alias="msgTraceTopicName")
+    revive_queue_num: int = setting(8, "Queues of POP's revive topic.", alias="reviveQueueNum", low=1, high=1024)
+    timer_wheel_enable: bool = setting(True, "Whether the timer's topic exists.", alias="timerWheelEnable")
+    enable_create_sys_group: bool = setting(
+        True, "Whether the groups of RocketMQ's own tools exist.", alias="enableCreateSysGroup"
+    )
+    validate_system_topic_when_update_topic: bool = setting(
+        True, "Whether administrators are kept from changing system topics.", alias="validateSystemTopicWhenUpdateTopic"
+    )
+    enable_mixed_message_type: bool = setting(
+        False, "Whether a topic may be made for messages of every kind (MIXED).", alias="enableMixedMessageType"
+    )
+    clear_retry_topic_when_delete_topic: bool = setting(
+        True,
+        "Whether deleting a topic deletes the POP retry topics made for it.",
+        alias="clearRetryTopicWhenDeleteTopic",
+    )
+    use_server_side_reset_offset: bool = setting(
+        True, "Whether a reset is kept at the broker as well as told to clients.", alias="useServerSideResetOffset"
+    )
+    notify_consumer_ids_changed_enable: bool = setting(
+        True, "Whether members are told when their group changes.", alias="notifyConsumerIdsChangedEnable"
+    )
+    enable_register_producer: bool = setting(
+        True, "Whether producers' heartbeats are kept.", alias="enableRegisterProducer"
+    )
+    channel_expired_timeout: int = setting(
+        120_000,
+        "A client silent for so long is forgotten.",
+        alias="channelExpiredTimeout",
+        unit="ms",
+        low=1,
+        high=INT32_MAX,
+    )
+    flush_consumer_offset_interval: int = setting(
+        5000,
+        "How often consumer offsets are saved; a kill makes groups read so much again.",
+        alias="flushConsumerOffsetInterval",
+        unit="ms",
+        low=10,
+        high=INT32_MAX,
+    )
+
+    # ---- registration --------------------------------------------------------------------------------------------
+    register_name_server_period: int = setting(
+        30_000,
+        "How often the broker registers, kept within 10 to 60 s.",
+        alias="registerNameServerPeriod",
+        unit="ms",
+        low=1,
+    )
+    register_broker_timeout_mills: int = setting(
+        24_000,
+        "How long one registration may take.",
+        alias="registerBrokerTimeoutMills",
+        unit="ms",
+        low=1,
+        high=INT32_MAX,
+    )
+    force_register: bool = setting(
+        True,
+        "Whether every registration is sent; otherwise name servers are asked first what they know.",
+        alias="forceRegister",
+    )
+    compressed_register: bool = setting(False, "Whether its body is compressed.", alias="compressedRegister")
+
+    # ---- limits --------------------------------------------------------------------------------------------------
+    broker_fast_failure_enable: bool = setting(
+        True,
+        "Whether requests that waited too long for Python are answered SYSTEM_BUSY.",
+        alias="brokerFastFailureEnable",
+    )
+    wait_time_mills_in_send_queue: int = setting(
+        200, "How long a send may wait.", alias="waitTimeMillsInSendQueue", unit="ms", low=1, high=INT32_MAX
+    )
+    wait_time_mills_in_pull_queue: int = setting(
+        5000, "How long a pull may wait.", alias="waitTimeMillsInPullQueue", unit="ms", low=1, high=INT32_MAX
+    )
+    wait_time_mills_in_heartbeat_queue: int = setting(
+        31_000,
+        "How long a heartbeat may wait.",
+        alias="waitTimeMillsInHeartbeatQueue",
+        unit="ms",
+        low=1,
+        high=INT32_MAX,
+    )
+    wait_time_mills_in_admin_broker_queue: int = setting(
+        5000,
+        "How long an administrative request may wait.",
+        alias="waitTimeMillsInAdminBrokerQueue",
+        unit="ms",
+        low=1,
+        high=INT32_MAX,
+    )
+    send_thread_pool_queue_capacity: int = setting(
+        10_000, "Sends waiting for Python.", alias="sendThreadPoolQueueCapacity", unit="requests", low=1, high=INT32_MAX
+    )
+    pull_thread_pool_queue_capacity: int = setting(
+        100_000,
+        "Pulls waiting for Python.",
+        alias="pullThreadPoolQueueCapacity",
+        unit="requests",
+        low=1,
+        high=INT32_MAX,
+    )
+    heartbeat_thread_pool_queue_capacity: int = setting(
+        50_000, "Heartbeats waiting.", alias="heartbeatThreadPoolQueueCapacity", unit="requests", low=1, high=INT32_MAX
+    )
+    admin_broker_thread_pool_queue_capacity: int = setting(
+        10_000,
+        "Administrative requests waiting.",
+        alias="adminBrokerThreadPoolQueueCapacity",
+        unit="requests",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144,
+        "Bytes of one pull's answer.",
+        alias="maxTransferBytesOnMessageInMemory",
+        unit="bytes",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32,
+        "Messages of one pull's answer.",
+        alias="maxTransferCountOnMessageInMemory",
+        unit="messages",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        65_536,
+        "Bytes, when the messages are old.",
+        alias="maxTransferBytesOnMessageInDisk",
+        unit="bytes",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        8,
+        "Messages, when they are old.",
+        alias="maxTransferCountOnMessageInDisk",
+        unit="messages",
+        low=1,
+        high=INT32_MAX,
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        "Share of memory the log may fill before its older part counts as old.",
+        alias="accessMessageInMemoryMaxRatio",
+        unit="percent",
+        low=1,
+        high=100,
+    )
+    default_query_max_num: int = setting(
+        32,
+        "Messages a query by key answers at most.",
+        alias="defaultQueryMaxNum",
+        unit="messages",
+        low=1,
+        high=INT32_MAX,
+    )
+    offset_check_in_slave: bool = setting(
+        False, "Whether a slave corrects offsets outside its queues.", alias="offsetCheckInSlave"
+    )
+
+    store: StoreConfig = field(default_factory=lambda: StoreConfig(flush_disk_type=ASYNC_FLUSH))
+    tls: Mapping[str, str] = field(default_factory=dict)  # `tls.*` as they stand; pymq.remoting.tls reads them
+    others: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what has no effect, kept so that it is shown and written back
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not self.broker_cluster_name:
+            raise ConfigError("brokerClusterName is empty; leave it out for DefaultCluster")
+        if self.listen_port and self.listen_port <= VIP_PORT_DISTANCE:
+            raise ConfigError(
+                f"listenPort is {self.listen_port}; the VIP port is {VIP_PORT_DISTANCE} below it and must exist"
+            )
+
+    def replace(self, **changes: Any) -> BrokerConfig:
+        """A copy with *changes*, checked like a new one."""
+        return dataclasses.replace(self, **changes)
+
+    def resolved(self) -> BrokerConfig:
+        """A copy in which what was left to the machine is filled in: names, addresses and paths.
+
+        Nothing configured means loopback alone: a broker that nobody set up is not for the network.
+
+        Raises:
+            ConfigError: a log path that is not the store's own.
+        """
+        closed = not (self.namesrv_addr or self.bind_address or self.broker_ip1 or self.broker_config_path)
+        bind = self.bind_address or (LOOPBACK if closed else ANY_ADDRESS)
+        ip1 = self.broker_ip1 or (local_address() if bind == ANY_ADDRESS else bind)
+        root = os.path.abspath(os.path.expanduser(self.store_path_root_dir or "~/store"))  # noqa: PTH100, PTH111
+        check_log_path(self.store_path_commit_log, Path(root))
+        return self.replace(
+            broker_name=self.broker_name or socket.gethostname() or "DEFAULT_BROKER",
+            bind_address=bind,
+            broker_ip1=ip1,
+            broker_ip2=self.broker_ip2 or ip1,
+            store_path_root_dir=root,
+            store_path_commit_log=str(Path(root) / "commitlog"),
+        )
+
+    @property
+    def max_message_size(self) -> int:
+        """maxMessageSize, which is the store's."""
+        return self.store.max_message_size
+
+    @property
+    def broker_role(self) -> str:
+        """brokerRole, which is the store's."""
+        return self.store.broker_role
+
+
+def check_log_path(path: str, root: Path) -> None:
+    """Refuse a log elsewhere than in the store: found there on a later start, it would look like an empty store."""
+    if path and Path(path).expanduser().resolve() != (root / "commitlog").resolve():
+        raise ConfigError(
+            f"storePathCommitLog is {path}; it can only be {root / 'commitlog'}: leave the key out, or make that a "
+            "symbolic link to the directory you mean"
+        )
+
+
+def local_address() -> str:
+    """An address of this machine that others can reach, as RocketMQ chooses it: IPv4, not 127.*, 192.168.* last."""
+    found = [
+        address.address
+        for name, addresses in psutil.net_if_addrs().items()
+        if not name.startswith(("docker", "veth", "br-", "virbr"))
+        for address in addresses
+        if address.family == socket.AF_INET and not address.address.startswith("127.")
+    ]
+    found.sort(key=lambda address: address.startswith("192.168."))
+    return found[0] if found else LOOPBACK

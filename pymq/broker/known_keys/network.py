@@ -1,0 +1,40 @@
+"""The network keys of Apache RocketMQ 5.5.0 with type and default; `!` marks what `-m` prints. See `known_keys`."""
+
+KEYS = """
+bindAddress str 0.0.0.0
+listenPort int 0
+serverWorkerThreads int 8
+serverCallbackExecutorThreads int 0
+serverSelectorThreads int 3
+serverOnewaySemaphoreValue int 256
+serverAsyncSemaphoreValue int 64
+serverChannelMaxIdleTimeSeconds int 120
+serverSocketSndBufSize int 0
+serverSocketRcvBufSize int 0
+writeBufferHighWaterMark int 0
+writeBufferLowWaterMark int 0
+serverSocketBacklog int 1024
+serverNettyWorkerGroupEnable bool true
+serverPooledByteBufAllocatorEnable bool true
+enableShutdownGracefully bool false
+shutdownWaitTimeSeconds int 30
+useEpollNativeSelector bool false
+clientWorkerThreads int 4
+clientCallbackExecutorThreads int $PROCESSORS
+clientOnewaySemaphoreValue int 65535
+clientAsyncSemaphoreValue int 65535
+connectTimeoutMillis int 3000
+channelNotActiveInterval int 60000
+scanAvailableNameSrv bool true
+clientChannelMaxIdleTimeSeconds int 120
+clientSocketSndBufSize int 0
+clientSocketRcvBufSize int 0
+clientPooledByteBufAllocatorEnable bool false
+clientCloseSocketIfTimeout bool true
+useTLS bool false
+socksProxyConfig str {}
+disableCallbackExecutor bool false
+disableNettyWorkerGroup bool false
+maxReconnectIntervalTimeSeconds int 60
+enableReconnectForGoAway bool true
+"""
