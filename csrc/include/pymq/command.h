@@ -25,7 +25,7 @@ enum pymq_command_flag { PYMQ_COMMAND_RESPONSE = 1 << 0, PYMQ_COMMAND_ONEWAY = 1
 
 /* LanguageCode: the byte of the binary header; JSON has the name. What we answer with is JAVA, because it is what every
  * client has been tested against. */
-enum pymq_language { PYMQ_LANGUAGE_JAVA = 0, PYMQ_LANGUAGE_PYTHON = 2, PYMQ_LANGUAGE_OTHER = 7, PYMQ_LANGUAGE_UNKNOWN = 255 };
+enum pymq_language { PYMQ_LANGUAGE_JAVA = 0, PYMQ_LANGUAGE_PYTHON = 3, PYMQ_LANGUAGE_OTHER = 7, PYMQ_LANGUAGE_UNKNOWN = 255 };
 
 struct pymq_field {
     struct pymq_slice name;

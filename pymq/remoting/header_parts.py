@@ -1,0 +1,17 @@
+"""What both header codecs read and write: the header without its frame."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class HeaderParts(NamedTuple):
+    """A header's values. A field that is null on the wire is absent here."""
+
+    code: int
+    language: str  # a name of LanguageCode, or "" for one that nobody knows
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    fields: dict[str, str]
