@@ -15,6 +15,7 @@ struct bench_settings {
     int64_t checkpoint_bytes_max;
     bool sync_flush;
     bool index_enable;
+    bool append_record_crc;
     int32_t flush_interval_ms;
     int32_t queue_flush_interval_ms;
     int32_t queue_flush_thorough_interval_ms;

@@ -117,6 +117,7 @@ void bench_settings_default(struct bench_settings *settings) {
         .checkpoint_bytes_max = config.checkpoint_bytes_max,
         .sync_flush = config.flush_mode == PYMQ_SYNC_FLUSH,
         .index_enable = config.index_enable,
+        .append_record_crc = config.append_record_crc,
         .flush_interval_ms = config.flush_interval_ms,
         .queue_flush_interval_ms = config.queue_flush_interval_ms,
         .queue_flush_thorough_interval_ms = config.queue_flush_thorough_interval_ms,
@@ -135,6 +136,7 @@ int bench_open(const char *path, const struct bench_settings *settings, struct p
     config.checkpoint_bytes_max = settings->checkpoint_bytes_max;
     config.flush_mode = settings->sync_flush ? PYMQ_SYNC_FLUSH : PYMQ_ASYNC_FLUSH;
     config.index_enable = settings->index_enable;
+    config.append_record_crc = settings->append_record_crc;
     config.flush_interval_ms = settings->flush_interval_ms;
     config.queue_flush_interval_ms = settings->queue_flush_interval_ms;
     config.queue_flush_thorough_interval_ms = settings->queue_flush_thorough_interval_ms;

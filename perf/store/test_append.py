@@ -26,12 +26,14 @@ MEMCPY_SHARE_MIN = RATE_WANTED * 270 / MEMCPY_WANTED / 2  # half of what the wan
 SUSTAINED_BYTES = 1 << 30
 
 
-def append_once(native: NativeBench, path: Path, batch: int) -> Cost:
+def append_once(
+    native: NativeBench, path: Path, batch: int, body_size: int = BODY_SIZE, count: int = COUNT, crc: bool = False
+) -> Cost:
     """One fresh store, faulted in, filled; gone afterwards."""
     try:
-        with native.abandoned(path, prefault_size=PREFAULT_SIZE) as store:
+        with native.abandoned(path, prefault_size=PREFAULT_SIZE, append_record_crc=crc) as store:
             store.wait_prefaulted(PREFAULT_SIZE)
-            cost = store.append(COUNT, BODY_SIZE, batch)
+            cost = store.append(count, body_size, batch)
             store.wait_dispatched()
             assert store.dispatched() >= cost.bytes  # every message has its unit and its index entry
     finally:
@@ -69,6 +71,29 @@ def test_append_beside_memcpy(
     )
     assert best.faults < COUNT // 1000  # pre-faulted indeed
     assert share >= MEMCPY_SHARE_MIN
+
+
+@pytest.mark.parametrize(("body_size", "count"), [(128, 400_000), (1024, 150_000), (16384, 12_000)])
+@pytest.mark.benchmark(group="append, async flush")
+def test_append_with_a_crc_over_the_record(
+    benchmark: Any, native: NativeBench, scratch: Path, say: Callable[[str], None], body_size: int, count: int
+) -> None:
+    """Goal: what enabledAppendPropCRC costs an append. Method: rounds with and without by turns, the best of each."""
+    costs: dict[bool, list[Cost]] = {False: [], True: []}
+
+    def round_of_both() -> None:
+        for crc, found in costs.items():
+            found.append(append_once(native, scratch / "append", 1, body_size, count, crc))
+
+    benchmark.pedantic(round_of_both, rounds=ROUNDS)
+    without, with_crc = (min(costs[crc], key=lambda cost: cost.cpu) for crc in (False, True))
+    extra_ns = (with_crc.cpu - without.cpu) / count * 1e9
+    say(
+        f"append {body_size} B, 1 a call: {without.rate_per_core / 1e6:.2f} M messages/s per core, with a CRC over the "
+        f"record {with_crc.rate_per_core / 1e6:.2f} M ({with_crc.rate_per_core / without.rate_per_core:.2f} x, "
+        f"{extra_ns:+.0f} ns each)"
+    )
+    assert with_crc.rate_per_core > without.rate_per_core / 3
 
 
 @pytest.mark.benchmark(group="append, async flush")
