@@ -58,7 +58,7 @@ def decode(header: bytes) -> HeaderParts:
     fields_size, position = number_at(header, position, 4)
     end = position + fields_size
     if end != len(header):
-        # Differs: Apache takes what stands behind the fields for the beginning of the body; nobody writes such a header.
+        # Differs: Apache takes what stands behind the fields for the beginning of the body; nobody writes such.
         raise CodecError(f"fields of {fields_size} bytes in a header that has {len(header) - position} left for them")
     fields: dict[str, str] = {}
     while position < end:
@@ -70,7 +70,7 @@ def decode(header: bytes) -> HeaderParts:
             fields.pop(name, None)
             if value is not None:
                 fields[name] = value
-    return HeaderParts(code, LANGUAGES.get(language, ""), version, opaque, flag, remark, fields)
+    return HeaderParts(code, LANGUAGES.get(language, ""), version, opaque, flag, remark, fields, empty_fields=False)
 
 
 def number_at(header: bytes, position: int, size: int) -> tuple[int, int]:

@@ -26,6 +26,8 @@ def encode(parts: HeaderParts) -> bytes:
     if parts.fields:
         fields = ",".join(f"{quote(name)}:{quote(value)}" for name, value in parts.fields.items())
         pieces.append(f',"extFields":{{{fields}}}')
+    elif parts.empty_fields:
+        pieces.append(',"extFields":{}')
     pieces.append(f',"flag":{parts.flag}')
     if parts.language:
         pieces.append(f',"language":"{parts.language}"')
@@ -59,6 +61,7 @@ def decode(header: bytes) -> HeaderParts:
         flag=integer(values, "flag"),
         remark=None if remark is None else java_text(remark),
         fields={str(name): java_text(value) for name, value in fields.items() if value is not None},
+        empty_fields=fields == {} and isinstance(values.get("extFields"), dict),
     )
 
 

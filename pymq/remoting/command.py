@@ -47,6 +47,8 @@ class Command:
         opaque: the request's number, returned unchanged by its response.
         flag: FLAG_RESPONSE, FLAG_ONEWAY.
         language: LanguageCode's name of who speaks, "" when it is one we do not know.
+        empty_fields: write `"extFields":{}` when there is no field. Compat: Apache does for answers that have a header
+            class of which nothing is set, and writes no map for those that have none.
     """
 
     code: int
@@ -58,6 +60,7 @@ class Command:
     version: int = REMOTING_VERSION
     language: str = LanguageCode.JAVA.name
     serialize_type: SerializeType = SerializeType.JSON
+    empty_fields: bool = False
 
     @property
     def is_response(self) -> bool:
@@ -76,7 +79,7 @@ class Command:
         fields: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> Command:
-        """The answer to this request: same number, same serialization."""
+        """The answer to this request: same number, same serialization. Fields {} are written, fields None are not."""
         return Command(
             code=code,
             fields=dict(fields) if fields else {},
@@ -85,6 +88,7 @@ class Command:
             flag=FLAG_RESPONSE,
             remark=remark,
             serialize_type=self.serialize_type,
+            empty_fields=fields is not None and not fields,
         )
 
     def encode(self) -> bytes:
@@ -93,7 +97,16 @@ class Command:
         Raises:
             CodecError: a number or a text that the header has no room for.
         """
-        parts = HeaderParts(self.code, self.language, self.version, self.opaque, self.flag, self.remark, self.fields)
+        parts = HeaderParts(
+            self.code,
+            self.language,
+            self.version,
+            self.opaque,
+            self.flag,
+            self.remark,
+            self.fields,
+            self.empty_fields,
+        )
         if self.serialize_type == SerializeType.JSON:
             header = codec_json.encode(parts)
         else:
@@ -138,4 +151,5 @@ class Command:
             version=parts.version,
             language=parts.language,
             serialize_type=SerializeType(kind),
+            empty_fields=parts.empty_fields,
         )

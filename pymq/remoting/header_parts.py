@@ -15,3 +15,4 @@ class HeaderParts(NamedTuple):
     flag: int
     remark: str | None
     fields: dict[str, str]
+    empty_fields: bool  # JSON only: there are no fields, and their map stands there all the same
