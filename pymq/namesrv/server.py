@@ -20,7 +20,7 @@ from pymq.remoting.client import RemotingClient
 from pymq.remoting.codes import RequestCode
 from pymq.remoting.command import Command
 from pymq.remoting.config import RemotingServerConfig, TlsConfig, TransportConfig
-from pymq.remoting.errors import RemotingClientError
+from pymq.remoting.errors import RemotingCallError
 from pymq.remoting.server import RemotingServer
 
 SCAN_DELAY_S = 5.0
@@ -142,7 +142,7 @@ class NameServer:
         command = Command(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, fields)
         try:
             await self._client.oneway(address, command, NOTIFY_TIMEOUT_S)
-        except RemotingClientError as failure:
+        except RemotingCallError as failure:
             log.warning("%s was not told of its broker's new first member: %s", address, failure)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
