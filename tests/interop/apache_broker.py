@@ -56,7 +56,7 @@ def running_broker(toolchain: Toolchain, directory: Path, settings: Mapping[str,
     """
     home = directory.with_name(f"{directory.name}-broker-home")
     home.mkdir(parents=True, exist_ok=True)
-    port = _free_ports()
+    port = free_ports()
     configuration = {
         "brokerName": "interop",
         "brokerIP1": "127.0.0.1",
@@ -100,7 +100,7 @@ def _await_boot(process: subprocess.Popen[str]) -> None:
     raise BrokerStartError(process.wait(EXIT_WAIT_SECONDS), "".join(printed))
 
 
-def _free_ports() -> int:
+def free_ports() -> int:
     """A port whose neighbours are free too: the broker also takes port - 2 (fast remoting) and port + 1 (HA)."""
     while True:
         with socket.socket() as probe:

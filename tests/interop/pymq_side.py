@@ -43,6 +43,8 @@ def store_config(settings: StoreSettings) -> pymq.StoreConfig:
         max_hash_slot_num=settings.hash_slot_count,
         max_index_num=settings.index_item_count,
         flush_disk_type=settings.flush_disk_type,
+        enabled_append_prop_crc=settings.record_crc,
+        force_verify_prop_crc=settings.record_crc,
     )
     if settings.checkpoint_often:
         return config.replace(

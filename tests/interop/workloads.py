@@ -94,6 +94,8 @@ class StoreSettings:
     flush_disk_type: str = "ASYNC_FLUSH"
     # Write the checkpoint every few milliseconds instead of once a minute, so that a kill finds it anywhere.
     checkpoint_often: bool = False
+    # Every record carries a CRC over itself, and whoever recovers demands it.
+    record_crc: bool = False
 
     def for_apache(self, *, index_safe: bool = False) -> dict[str, str]:
         """By their broker.conf names.
@@ -112,6 +114,8 @@ class StoreSettings:
             "commitLogRecoverMaxNum": "100000",
             "messageIndexSafe": str(index_safe).lower(),
         }
+        if self.record_crc:
+            settings["enabledAppendPropCRC"] = settings["forceVerifyPropCRC"] = "true"
         if self.checkpoint_often:
             settings["flushIntervalConsumeQueue"] = str(CHECKPOINT_OFTEN_MS)
             settings["flushConsumeQueueThoroughInterval"] = str(CHECKPOINT_OFTEN_MS)
@@ -238,5 +242,10 @@ WORKLOADS = (
     Workload("keys_and_tags", StoreSettings(hash_slot_count=13, index_item_count=300), keys_and_tags),
     Workload(
         "sync_flush_and_checkpoints", StoreSettings(flush_disk_type="SYNC_FLUSH", checkpoint_often=True), rolling_files
+    ),
+    Workload(
+        "crc_over_the_record",
+        StoreSettings(commit_log_file_size=64 * 1024, record_crc=True),
+        batches_and_long_topics,
     ),
 )
