@@ -9,7 +9,15 @@
 #define BATCH_SIZE (1024 * 1024) /* bytes of log between two publications: bounds the wait of a reader */
 #define RETRY_INTERVAL_MS 100
 
+/* While no thread runs: whether the record's topic was removed after it was stored. */
+static bool is_of_removed_topic(struct pymq_store *store, const struct pymq_record *record) {
+    return store->recovering && record->physical_offset < store->removed.offset_max &&
+           record->physical_offset < pymq_removed_topics_from(&store->removed, record->topic);
+}
+
 static int put_in_queue(struct pymq_store *store, const struct pymq_record *record, int64_t tags_code) {
+    if (is_of_removed_topic(store, record))
+        return PYMQ_OK;
     struct pymq_queue *queue;
     int status =
         pymq_queue_table_get(&store->queues, record->topic.data, record->topic.size, record->queue_id, true, &queue);
@@ -22,6 +30,8 @@ static int put_in_queue(struct pymq_store *store, const struct pymq_record *reco
                             store->skip);
     int64_t after = atomic_load_explicit(&queue->max_position, memory_order_relaxed);
     store->unit_pending += (after - before) / PYMQ_CQ_UNIT_SIZE;
+    if (after != before)
+        pymq_arrivals_touch(&store->arrivals, queue);
     return status;
 }
 
@@ -52,6 +62,8 @@ void pymq_dispatch_publish(struct pymq_store *store, int64_t offset) {
     store->working.offset = offset;
     store->working.index_end = index.end_offset;
     pthread_mutex_lock(&store->mark_lock);
+    store->working.unit_total -= store->units_removed;
+    store->units_removed = 0;
     store->mark = store->working;
     pthread_mutex_unlock(&store->mark_lock);
     pymq_marks_dispatched(&store->marks, offset);
@@ -81,6 +93,7 @@ static int dispatch_piece(struct pymq_store *store, const uint8_t *data, int64_t
         *offset += taken;
         records++;
     }
+    pymq_arrivals_flush(&store->arrivals);
     atomic_fetch_add_explicit(&store->stats.dispatch_records, records, memory_order_relaxed);
     return status;
 }

@@ -125,7 +125,8 @@ int64_t pymq_mapped_queue_end(struct pymq_mapped_queue *queue) {
     return end;
 }
 
-static int remove_at(struct pymq_mapped_queue *queue, bool front) {
+/* Unlink the first or the last file and drop it from the list. */
+static int unlist_at(struct pymq_mapped_queue *queue, bool front) {
     pthread_mutex_lock(&queue->lock);
     if (queue->count == 0) {
         pthread_mutex_unlock(&queue->lock);
@@ -148,7 +149,20 @@ static int remove_at(struct pymq_mapped_queue *queue, bool front) {
         return status;
     pymq_window_forget(queue->cache, file);
     pymq_file_release(file);
-    return pymq_io_sync_directory(queue->directory);
+    return PYMQ_OK;
+}
+
+static int remove_at(struct pymq_mapped_queue *queue, bool front) {
+    int status = unlist_at(queue, front);
+    return status == PYMQ_OK ? pymq_io_sync_directory(queue->directory) : status;
+}
+
+int pymq_mapped_queue_remove_all(struct pymq_mapped_queue *queue) {
+    int status;
+    do
+        status = unlist_at(queue, false);
+    while (status == PYMQ_OK);
+    return status == PYMQ_ENOTFOUND ? PYMQ_OK : status;
 }
 
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue) { return remove_at(queue, true); }

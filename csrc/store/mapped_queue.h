@@ -61,6 +61,10 @@ int64_t pymq_mapped_queue_end(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_first(struct pymq_mapped_queue *queue);
 int pymq_mapped_queue_remove_last(struct pymq_mapped_queue *queue);
 
+/* Unlink every file, newest first, and forget them all, without any sync: for files whose removal is vouched for
+ * elsewhere. Windows that readers hold go with their last holder. PYMQ_EIO when one cannot be unlinked. */
+int pymq_mapped_queue_remove_all(struct pymq_mapped_queue *queue);
+
 /* Everything from `offset` on reads as zeros afterwards and later files are gone; synced, directory included (a sparse
  * queue's last file is not: see clear_from). The first file always stays, because its name is the only record of where
  * the queue has got to. Nobody else may use the queue meanwhile (recovery). */

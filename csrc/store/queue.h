@@ -31,6 +31,11 @@ struct pymq_queue {
     int64_t lost_position; /* where a queue without any trusted unit seemed to begin; recovery's */
     bool cut_unsynced;     /* recovery cut it and did not sync; the next flush does, whatever was put since */
     bool directories_synced; /* by this process; guarded by the checkpoint lock */
+
+    _Atomic uint32_t watchers; /* bits of whom to tell of new units: arrivals.h */
+    bool touched;              /* has units its watchers were not told of yet; the dispatcher's */
+    bool closed;               /* its topic is being removed: appends are refused; guarded by the append lock */
+    _Atomic bool dead;         /* its topic was removed; only kept for those who have a pointer */
 };
 
 #define PYMQ_QUEUE_BUCKETS 16384
@@ -40,7 +45,8 @@ struct pymq_queue_table {
     pthread_rwlock_t lock;
     struct pymq_queue **buckets; /* guarded by lock; queues live until the table is destroyed */
     size_t count;
-    char *directory; /* consumequeue/ */
+    struct pymq_queue *removed; /* out of the buckets, see pymq_queue_table_remove; guarded by lock */
+    char *directory;            /* consumequeue/ */
     int64_t file_size;
     struct pymq_window_cache cache;
 };
@@ -51,6 +57,9 @@ void pymq_queue_table_destroy(struct pymq_queue_table *table);
 /* As pymq_store_queue. */
 int pymq_queue_table_get(struct pymq_queue_table *table, const uint8_t *topic, size_t topic_size, int32_t queue_id,
                          bool create, struct pymq_queue **queue);
+
+/* Take it out of the table. The object stays until the table is destroyed. */
+void pymq_queue_table_remove(struct pymq_queue_table *table, struct pymq_queue *queue);
 
 /* All queues; returns how many there are, fills at most `count_max`. */
 size_t pymq_queue_table_list(struct pymq_queue_table *table, struct pymq_queue **queues, size_t count_max);

@@ -48,6 +48,11 @@ void pymq_queue_table_destroy(struct pymq_queue_table *table) {
             queue_free(queue);
         }
     }
+    while (table->removed != NULL) {
+        struct pymq_queue *queue = table->removed;
+        table->removed = queue->next_in_bucket;
+        queue_free(queue);
+    }
     pymq_window_cache_destroy(&table->cache);
     pthread_rwlock_destroy(&table->lock);
     free(table->buckets);
@@ -138,6 +143,18 @@ int pymq_queue_table_get(struct pymq_queue_table *table, const uint8_t *topic, s
                                                      : PYMQ_ENOMEM;
     pthread_rwlock_unlock(&table->lock);
     return status;
+}
+
+void pymq_queue_table_remove(struct pymq_queue_table *table, struct pymq_queue *queue) {
+    pthread_rwlock_wrlock(&table->lock);
+    struct pymq_queue **link = &table->buckets[queue->hash % PYMQ_QUEUE_BUCKETS];
+    while (*link != queue)
+        link = &(*link)->next_in_bucket;
+    *link = queue->next_in_bucket;
+    queue->next_in_bucket = table->removed;
+    table->removed = queue;
+    table->count--;
+    pthread_rwlock_unlock(&table->lock);
 }
 
 size_t pymq_queue_table_list(struct pymq_queue_table *table, struct pymq_queue **queues, size_t count_max) {

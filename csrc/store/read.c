@@ -37,6 +37,8 @@ static int check_range(struct pymq_queue *queue, int64_t offset, int64_t *offset
     struct pymq_queue_info info;
     pymq_queue_info(queue, &info);
     *offset_max = info.max_offset;
+    if (atomic_load_explicit(&queue->dead, memory_order_acquire))
+        return PYMQ_ENOTFOUND;
     return offset < info.min_offset || offset > info.max_offset ? PYMQ_ENOTFOUND : PYMQ_OK;
 }
 
@@ -101,7 +103,7 @@ struct arrival {
 static bool has_arrived(void *context) {
     struct arrival *arrival = context;
     return atomic_load_explicit(&arrival->queue->max_position, memory_order_acquire) > arrival->position ||
-           atomic_load(&arrival->store->closing);
+           atomic_load(&arrival->store->closing) || atomic_load(&arrival->queue->dead);
 }
 
 int pymq_queue_wait(struct pymq_store *store, struct pymq_queue *queue, int64_t offset, int32_t timeout_ms) {
@@ -113,6 +115,8 @@ int pymq_queue_wait(struct pymq_store *store, struct pymq_queue *queue, int64_t 
             return PYMQ_ETIMEDOUT;
         pymq_gate_wait(&store->marks.arrived, left_ms, has_arrived, &arrival);
     }
+    if (atomic_load(&queue->dead))
+        return PYMQ_ENOTFOUND;
     return atomic_load_explicit(&queue->max_position, memory_order_acquire) > arrival.position ? PYMQ_OK : PYMQ_ECLOSED;
 }
 

@@ -161,6 +161,21 @@ static int64_t count_units(const struct recovery *recovery) {
     return total;
 }
 
+/* Removals that a crash cut short are finished before anything is counted. */
+static int finish_removals(struct recovery *recovery) {
+    size_t stay = 0;
+    for (size_t i = 0; i < recovery->queue_count; i++) {
+        bool gone = false;
+        int status = pymq_removal_finish(recovery->store, recovery->queues[i], &gone);
+        if (status != PYMQ_OK)
+            return queue_failure(recovery, recovery->queues[i], status);
+        if (!gone)
+            recovery->queues[stay++] = recovery->queues[i];
+    }
+    recovery->queue_count = stay;
+    return PYMQ_OK;
+}
+
 /* Whether queues and index hold what the checkpoint says they held. If somebody has removed some of it, the log gives
  * everything back: walk all of it, and let queues that are whole find their units there already. */
 static void check_derived(struct recovery *recovery) {
@@ -222,6 +237,8 @@ static int prepare_after_crash(struct recovery *recovery) {
             recovery->walk_from = file_begin(recovery, reindex_from);
     }
     if (status == PYMQ_OK)
+        status = finish_removals(recovery);
+    if (status == PYMQ_OK)
         check_derived(recovery);
     return status;
 }
@@ -238,8 +255,10 @@ static int prepare_after_clean_stop(struct recovery *recovery) {
     if (status != PYMQ_OK)
         return status;
     recovery->store->touched = true;
-    check_derived(recovery);
-    return PYMQ_OK;
+    status = finish_removals(recovery);
+    if (status == PYMQ_OK)
+        check_derived(recovery);
+    return status;
 }
 
 /* No log at all. If anything says that there was one, it lies elsewhere or its disk is not there: Apache would remove
@@ -370,7 +389,9 @@ int pymq_recover(struct pymq_store *store, struct pymq_error *error) {
     int64_t begin_ns = pymq_monotonic_ns();
     struct recovery recovery = {.store = store, .error = error};
     errno = 0;
+    store->recovering = true;
     int status = recover_log(&recovery, clean);
+    store->recovering = false;
     store->skip = PYMQ_SKIP_DAMAGED;
     store->queues_from = 0;
     free(recovery.queues);

@@ -112,6 +112,8 @@ static int load_parts(struct pymq_store *store, struct pymq_error *error) {
     if (status == PYMQ_OK)
         status = pymq_queue_table_load(&store->queues, store->crashed ? PYMQ_GAP_DROPS : PYMQ_GAP_REFUSED, error);
     if (status == PYMQ_OK)
+        status = pymq_removal_load(store, error);
+    if (status == PYMQ_OK)
         status = pymq_store_path(store, "checkpoint", path, sizeof path);
     if (status == PYMQ_OK && pymq_checkpoint_load(path, &store->checkpoint) != PYMQ_OK)
         return pymq_fail(error, PYMQ_EIO, errno, "%s: cannot be read: %s", path, strerror(errno));
@@ -161,6 +163,9 @@ static void free_store(struct pymq_store *store, bool abandon) {
     pthread_mutex_destroy(&store->flush_lock);
     pthread_mutex_destroy(&store->checkpoint_lock);
     pthread_mutex_destroy(&store->mark_lock);
+    pthread_mutex_destroy(&store->removal_lock);
+    pymq_removed_topics_free(&store->removed);
+    pymq_arrivals_destroy(&store->arrivals);
     pymq_lock_file_release(store->lock_file);
     free(store->path);
     free(store);
@@ -188,6 +193,8 @@ static struct pymq_store *new_store(const char *path, const struct pymq_store_co
     pthread_mutex_init(&store->flush_lock, NULL);
     pthread_mutex_init(&store->checkpoint_lock, NULL);
     pthread_mutex_init(&store->mark_lock, NULL);
+    pthread_mutex_init(&store->removal_lock, NULL);
+    pymq_arrivals_init(&store->arrivals);
     atomic_init(&store->dispatch_waits_at, -1);
     store->record_crc_from = -1;
     return store;

@@ -5,11 +5,13 @@
 #ifndef PYMQ_STORE_INTERNAL_H
 #define PYMQ_STORE_INTERNAL_H
 
+#include "arrivals.h"
 #include "checkpoint.h"
 #include "commit_log.h"
 #include "lock_file.h"
 #include "pymq/index.h"
 #include "queue.h"
+#include "removed_topics.h"
 #include "store_pool.h"
 #include "watermark.h"
 
@@ -38,6 +40,7 @@ struct pymq_store {
     /* What recovery tells dispatch; constant while threads run. */
     int64_t queues_from; /* records below are in their queues already, or were on purpose taken out of them */
     enum pymq_skip skip;
+    bool recovering; /* no thread runs yet */
     bool crashed; /* `abort` was found at open: the last stop was not clean */
     bool abort_is_long;      /* … and has a second line to be overwritten */
     int64_t record_crc_from; /* every record from here on carries a CRC over itself; -1 when that is not known */
@@ -46,6 +49,9 @@ struct pymq_store {
     bool pool_made;
     struct pymq_commit_log log;
     struct pymq_queue_table queues;
+    struct pymq_arrivals arrivals;
+    struct pymq_removed_topics removed; /* guarded by removal_lock; dispatch reads it only while no thread runs */
+    pthread_mutex_t removal_lock;       /* one topic at a time */
     struct pymq_index *index; /* NULL when messageIndexEnable is off */
 
     struct pymq_worker flusher;       /* group commit, or the interval flush */
@@ -66,6 +72,7 @@ struct pymq_store {
     pthread_mutex_t mark_lock;
     struct pymq_dispatch_mark mark;    /* as of the last batch; guarded by mark_lock */
     struct pymq_dispatch_mark working; /* the dispatcher's (before it runs, recovery's) */
+    int64_t units_removed;             /* of removed topics, to be taken off `working`; guarded by mark_lock */
     int64_t unit_pending;              /* units of a record whose index entries are still missing; as above */
     _Atomic int64_t dispatch_waits_at; /* visible ended inside a record: nothing to do until it moves; -1 */
     bool touched;                      /* recovery has begun to change files */
@@ -100,6 +107,12 @@ int pymq_abort_remove(struct pymq_store *store);
 
 /* Bring log, queues and index together again; sets every watermark. Before any thread runs. */
 int pymq_recover(struct pymq_store *store, struct pymq_error *error);
+
+/* Which topics were removed (topic_removal.c): read what the file says … */
+int pymq_removal_load(struct pymq_store *store, struct pymq_error *error);
+
+/* … and in recovery, once the queue's units are known: finish a removal that a crash cut short. */
+int pymq_removal_finish(struct pymq_store *store, struct pymq_queue *queue, bool *gone);
 
 /* Whether everything whole below `offset` is dispatched. */
 static inline bool pymq_dispatch_is_done(struct pymq_store *store, int64_t offset) {
