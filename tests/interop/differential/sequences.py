@@ -27,6 +27,10 @@ V2_NAMES = {
     "sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j", "unitMode": "k",
     "maxReconsumeTimes": "l", "batch": "m", "bname": "n",
 }  # fmt: skip
+CREATED: Mapping[str, str] = {
+    "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0", "order": "false",
+}  # fmt: skip
 BAD_TOPICS = ("", "with space", "T" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "汉字", "a/b")
 
 
@@ -59,7 +63,29 @@ class Generator:
         weights = [weight for weight, _ in kinds]
         makers = [maker for _, maker in kinds]
         count = self._random.randint(STEPS_MIN, STEPS_MAX)
-        return [maker() for maker in self._random.choices(makers, weights, k=count)]
+        return self._ground() + [maker() for maker in self._random.choices(makers, weights, k=count)]
+
+    def _ground(self) -> list[Step]:
+        """In most sequences a topic and a group exist and hold something, so that there is something to ask about."""
+        if self._chance(25):
+            return []
+        topic = {**CREATED, "topic": f"{self._names}_T0"}
+        group = {"groupName": f"{self._names}_G0", "consumeEnable": True, "consumeBroadcastEnable": True}
+        sends = [
+            Step(
+                SEND_V2,
+                {
+                    **{
+                        V2_NAMES[name]: value
+                        for name, value in self._send_fields(f"{self._names}_T0", batch=False).items()
+                    },
+                    V2_NAMES["queueId"]: str(number % 2),
+                },
+                b"ground",
+            )
+            for number in range(4)
+        ]
+        return [Step(CREATE_TOPIC, topic), Step(CREATE_GROUP, {}, compact(group)), *sends]
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -129,8 +155,16 @@ class Generator:
         size = self._random.choice([0, 1, 10, 100, 1000, 5000]) if self._chance(98) else 4 * 1024 * 1024 + 1
         body = self._random.randbytes(min(size, 5000)).ljust(size, b"x")
         if self._chance(25):
-            return self._step(SEND, fields, body)
-        return self._step(SEND_V2, {V2_NAMES[name]: value for name, value in fields.items()}, body)
+            return self._send_step(SEND, fields, body)
+        return self._send_step(SEND_V2, fields, body)
+
+    def _send_step(self, code: int, fields: dict[str, str | None], body: bytes) -> Step:
+        """A queue below 0 is the broker's to choose, at random: both brokers would go on from different states."""
+        damaged = self._damage(fields)
+        if (damaged["queueId"] or "").startswith("-"):
+            damaged["queueId"] = "0"
+        named = damaged if code == SEND else {V2_NAMES[name]: value for name, value in damaged.items()}
+        return Step(code, named, body, self._chance(30))
 
     def batch(self) -> Step:
         """Several messages in one request."""
@@ -139,7 +173,7 @@ class Generator:
         body = encode_batch(items)
         if self._chance(5):
             body = body[: len(body) // 2]
-        return self._step(SEND_BATCH, {V2_NAMES[name]: value for name, value in fields.items()}, body)
+        return self._send_step(SEND_BATCH, fields, body)
 
     def pull(self) -> Step:
         """A pull that is answered at once, or held for a moment."""
@@ -198,13 +232,11 @@ class Generator:
         return self._step(
             CREATE_TOPIC,
             {
+                **CREATED,
                 "topic": self._topic(),
-                "defaultTopic": "TBW102",
                 "readQueueNums": self._random.choice(["4", "2", "8"]),
                 "writeQueueNums": self._random.choice(["4", "2", "8"]),
                 "perm": self._random.choice(["6", "6", "6", "4", "2"]),
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": "0",
                 "order": self._random.choice(["false", "false", "true"]),
             },
         )
@@ -251,7 +283,7 @@ class Generator:
                     "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
                     "subscriptionDataSet": [subscription],
                     "unitMode": False,
-                }  # fmt: skip
+                }
             )
         body = {
             "clientID": f"{self._names}@1",

@@ -1,0 +1,50 @@
+"""One sequence on one broker: every answer, after what was sent has become visible."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from tests.interop.differential.compare import Normal, is_send, normal
+from tests.interop.differential.sequences import MAX_OFFSET, V2_NAMES, Step
+from tests.interop.differential.wire import ClosedError, Reply, Wire
+
+VISIBLE_TIMEOUT_S = 10.0
+CLOSED: Normal = {"code": "closed", "remark": None, "fields": {}, "body": None}
+
+
+def play(address: str, steps: Sequence[Step]) -> list[tuple[Normal, bytes]]:
+    """The normalised answers to *steps*, in order, each with its raw bytes; a closed connection is an answer too."""
+    answers: list[tuple[Normal, bytes]] = []
+    wire = Wire(address)
+    try:
+        for step in steps:
+            try:
+                reply = wire.ask(step.code, step.fields, step.body, binary=step.binary)
+            except ClosedError:
+                answers.append((CLOSED, b""))
+                wire.close()
+                wire = Wire(address)
+                continue
+            answers.append((normal(step, reply), reply.raw))
+            if is_send(step) and reply.code == 0:
+                await_visible(wire, step, reply)
+    finally:
+        wire.close()
+    return answers
+
+
+def await_visible(wire: Wire, step: Step, reply: Reply) -> None:
+    """A send is answered before its message can be pulled; wait, so that what follows does not depend on the moment."""
+    topic = step.fields.get("topic") or step.fields.get(V2_NAMES["topic"])
+    fields = {"topic": topic, "queueId": reply.fields["queueId"]}
+    wanted = int(reply.fields["queueOffset"]) + reply.fields["msgId"].count(",")
+    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer = wire.ask(MAX_OFFSET, fields)
+        if answer.code == 0 and int(answer.fields["offset"]) > wanted:
+            return
+        time.sleep(0.002)
+    raise AssertionError(
+        f"message {wanted} of {fields} was acknowledged and is not visible after {VISIBLE_TIMEOUT_S} s"
+    )
