@@ -15,9 +15,10 @@
 #include "pymq/base.h"
 #include "pymq/properties.h"
 
-#define PYMQ_FRAME_SIZE_MAX (16 * 1024 * 1024) /* of what the size field counts, as Apache's com.rocketmq.remoting.frameMaxLength */
-#define PYMQ_FRAME_PREFIX_SIZE 8               /* total size and header mark */
-#define PYMQ_COMMAND_FIELDS_MAX 64             /* more fields than any request of 5.5.0 has; more go to Python */
+/* Of what the size field counts, as Apache's com.rocketmq.remoting.frameMaxLength. */
+#define PYMQ_FRAME_SIZE_MAX (16 * 1024 * 1024)
+#define PYMQ_FRAME_PREFIX_SIZE 8   /* total size and header mark */
+#define PYMQ_COMMAND_FIELDS_MAX 64 /* more fields than any request of 5.5.0 has; more go to Python */
 
 enum pymq_serialize_type { PYMQ_SERIALIZE_JSON = 0, PYMQ_SERIALIZE_ROCKETMQ = 1 };
 
@@ -25,7 +26,12 @@ enum pymq_command_flag { PYMQ_COMMAND_RESPONSE = 1 << 0, PYMQ_COMMAND_ONEWAY = 1
 
 /* LanguageCode: the byte of the binary header; JSON has the name. What we answer with is JAVA, because it is what every
  * client has been tested against. */
-enum pymq_language { PYMQ_LANGUAGE_JAVA = 0, PYMQ_LANGUAGE_PYTHON = 3, PYMQ_LANGUAGE_OTHER = 7, PYMQ_LANGUAGE_UNKNOWN = 255 };
+enum pymq_language {
+    PYMQ_LANGUAGE_JAVA = 0,
+    PYMQ_LANGUAGE_PYTHON = 3,
+    PYMQ_LANGUAGE_OTHER = 7,
+    PYMQ_LANGUAGE_UNKNOWN = 255, /* none that 5.5.0 has a name for */
+};
 
 struct pymq_field {
     struct pymq_slice name;
@@ -52,16 +58,17 @@ ssize_t pymq_frame_size(const uint8_t *source, size_t size, uint32_t size_max);
 
 /* Decode a whole frame (as sized by pymq_frame_size). `scratch` holds unescaped strings for as long as `command` is
  * used; `size` bytes of it always suffice.
- * PYMQ_OK; PYMQ_EUNSUPPORTED: well-framed but not accepted here, ask the Python codec; PYMQ_ECORRUPT: the header size lies
- * outside the frame or the serialization type is unknown, the stream cannot be trusted any more. */
+ * PYMQ_OK; PYMQ_EUNSUPPORTED: well-framed but not accepted here, ask the Python codec; PYMQ_ECORRUPT: the header size
+ * lies outside the frame or the serialization type is unknown, the stream cannot be trusted any more. Only with PYMQ_OK
+ * does `command` say anything. */
 int pymq_command_decode(const uint8_t *frame, size_t size, uint8_t *scratch, size_t scratch_size,
                         struct pymq_command *command);
 
 /* The last field called `name`; NULL when absent or null. */
 const struct pymq_slice *pymq_command_field(const struct pymq_command *command, const char *name, size_t name_size);
 
-/* A field as Java's Long.parseLong / Integer.parseInt would read it: sign, digits, in range. PYMQ_OK, PYMQ_ENOTFOUND when
- * absent, PYMQ_EINVAL otherwise. */
+/* A field as Java's Long.parseLong / Integer.parseInt would read it: sign, ASCII digits, in range. PYMQ_OK,
+ * PYMQ_ENOTFOUND when absent (NULL, or no data), PYMQ_EINVAL otherwise. */
 int pymq_slice_int64(const struct pymq_slice *slice, int64_t *value);
 int pymq_slice_int32(const struct pymq_slice *slice, int32_t *value);
 
@@ -78,10 +85,12 @@ struct pymq_header_writer {
     uint32_t fields;
     int32_t code, version, opaque, flag;
     uint8_t serialize_type, language;
+    bool empty_fields; /* JSON: write the map of fields though none is added, as Apache does for some answers */
     struct pymq_slice remark;
 };
 
-/* `remark` may be {NULL, 0}. It and `writer->code` may still be changed before the first field is added. */
+/* `remark` may be {NULL, 0}. It, `writer->code` and the other values may still be changed before the first field is
+ * added, `empty_fields` and (JSON) the remark until the end. The bytes `remark` points to are read at the end. */
 void pymq_header_begin(struct pymq_header_writer *writer, uint8_t *target, size_t capacity, uint8_t serialize_type,
                        int32_t code, int32_t flag, int32_t opaque, struct pymq_slice remark);
 void pymq_header_field(struct pymq_header_writer *writer, const char *name, size_t name_size, const uint8_t *value,
