@@ -184,13 +184,20 @@ def apache_name_server(apache: Toolchain, home: Path, certificate: Certificate |
 
 @contextmanager
 def apache_broker(
-    apache: Toolchain, home: Path, namesrv: str, *, name: str, certificate: Certificate | None = None
+    apache: Toolchain,
+    home: Path,
+    namesrv: str,
+    *,
+    name: str,
+    certificate: Certificate | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Apache's broker, registered with *namesrv*; gives its address. It is killed: its own stop takes ten seconds."""
 
     def command(port: int) -> list[str]:
         # The timer's wheel and log are 100 MiB files of no interest here.
         properties = {**_broker_properties(namesrv, port, name, home / "store"), "timerWheelEnable": "false"}
+        properties |= settings or {}
         conf = _write_properties(home / "broker.conf", properties)
         options = [f"-D{name}={value}" for name, value in tls_settings(certificate).items()]
         return apache.command(BROKER_MAIN_CLASS, "-c", conf, home=home, options=options)
@@ -220,11 +227,19 @@ def pymq_name_server(home: Path, certificate: Certificate | None = None) -> Iter
 
 
 @contextmanager
-def pymq_broker(home: Path, namesrv: str, *, name: str, certificate: Certificate | None = None) -> Iterator[str]:
+def pymq_broker(
+    home: Path,
+    namesrv: str,
+    *,
+    name: str,
+    certificate: Certificate | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """`python -m pymq.broker`, registered with *namesrv*; gives its address. Stopped in order at the end."""
 
     def command(port: int) -> list[str]:
         properties = {**_broker_properties(namesrv, port, name, home / "store"), **tls_settings(certificate)}
+        properties |= settings or {}
         conf = _write_properties(home / "broker.conf", properties)
         return [sys.executable, "-m", "pymq.broker", "-c", conf, "-n", namesrv]
 
