@@ -173,6 +173,8 @@ static void *run(void *context) {
             continue;
         }
         atomic_store(&store->dispatch_blocked, status);
+        if (status == PYMQ_EFAILED) /* the index had to be synced and could not: say so now, as the checkpoint does */
+            pymq_checkpoint_round(store, false);
         if (status != PYMQ_OK)
             pymq_gate_wait(&store->dispatcher.gate, RETRY_INTERVAL_MS, stops, store);
     }

@@ -31,7 +31,11 @@ static int roll(struct pymq_index *index) {
     char name[PYMQ_INDEX_NAME_SIZE + 1];
     memcpy(taken, index->name_last, sizeof taken);
     struct index_file *file = NULL;
-    int status = pymq_index_list_reserve(index);
+    int status = PYMQ_OK;
+    if (pymq_index_count_unsettled(index) >= PYMQ_INDEX_UNSETTLED_MAX)
+        status = pymq_index_flush(index);
+    if (status == PYMQ_OK || status == PYMQ_ENOTFOUND) /* a file taken from us is the checkpoint's to report */
+        status = pymq_index_list_reserve(index);
     if (status != PYMQ_OK)
         return status;
     for (int attempt = 0; attempt < NAME_ATTEMPTS_MAX; attempt++) {
@@ -203,23 +207,30 @@ static int flush_all(struct pymq_index *index) {
         return PYMQ_EFAILED;
     uint64_t from = 0;
     struct index_file *file;
+    int result = PYMQ_OK;
     while ((file = pymq_index_file_unsettled(index, from, to)) != NULL) {
         from = file->sequence + 1;
         int status = flush_file(index, file);
         int saved = errno;
         pymq_index_file_release(index, file);
         errno = saved;
-        if (status != PYMQ_OK)
+        if (status != PYMQ_OK && status != PYMQ_ENOTFOUND)
             return status;
+        if (status == PYMQ_ENOTFOUND) /* it stays unsettled and keeps the marks back; those behind it need not wait */
+            result = status;
     }
-    return PYMQ_OK;
+    return result;
 }
 
 int pymq_index_flush(struct pymq_index *index) {
     pthread_mutex_lock(&index->flush_lock);
-    int status = index->failed ? PYMQ_EFAILED : flush_all(index);
-    index->failed = status != PYMQ_OK && status != PYMQ_ENOTFOUND;
+    int status = index->failed != 0 ? PYMQ_EFAILED : flush_all(index);
+    if (status != PYMQ_OK && status != PYMQ_ENOTFOUND && index->failed == 0)
+        index->failed = errno != 0 ? errno : EIO;
+    int failed = index->failed;
     pthread_mutex_unlock(&index->flush_lock);
+    if (status == PYMQ_EFAILED)
+        errno = failed;
     return status;
 }
 

@@ -19,7 +19,8 @@
  * Header fields are atomics because queries and marks read them beside the writer. A slot is stored with release
  * after its item and loaded with acquire, so whoever finds a number finds the whole item (and the begin time).
  * A file keeps its mapping and descriptor while anyone holds a reference; the last file, unless full, keeps them
- * always; a full one until it is flushed ("settled").
+ * always; a full one until it is flushed ("settled"), by the checkpoint or, when too many wait for that, by the writer
+ * before it makes another.
  */
 #ifndef PYMQ_STORE_INDEX_FILE_H
 #define PYMQ_STORE_INDEX_FILE_H
@@ -31,6 +32,7 @@
 
 #define PYMQ_INDEX_NAME_SIZE 17                       /* yyyyMMddHHmmssSSS, local time */
 #define PYMQ_INDEX_ALLOCATION_STEP (1024 * 1024)      /* bytes of items allocated ahead of the write position */
+#define PYMQ_INDEX_UNSETTLED_MAX 32                   /* files that keep descriptor and mapping for the next flush */
 #define PYMQ_INDEX_ITEM_FIRST 1                       /* what an empty file's item count says */
 
 struct index_layout {
@@ -72,7 +74,7 @@ struct pymq_index {
     bool directory_dirty; /* a name was made or removed since the directory was synced */
 
     pthread_mutex_t flush_lock;
-    bool failed; /* an fsync failed: a retried one may lie */
+    int failed; /* 0, or the errno of an fsync that failed: a retried one may lie */
 
     struct index_file *writer_file; /* the last file, or NULL */
     char name_last[PYMQ_INDEX_NAME_SIZE + 1];
@@ -168,6 +170,9 @@ struct index_file *pymq_index_file_before(struct pymq_index *index, uint64_t seq
 
 /* The oldest file that is not settled, with a sequence in [from, to], referenced; NULL when there is none. */
 struct index_file *pymq_index_file_unsettled(struct pymq_index *index, uint64_t from, uint64_t to);
+
+/* How many files at the end of the list are not settled. */
+int32_t pymq_index_count_unsettled(struct pymq_index *index);
 
 /* Let go of a reference; the last one of a settled or removed file gives back its mapping and descriptor. */
 void pymq_index_file_release(struct pymq_index *index, struct index_file *file);

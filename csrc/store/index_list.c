@@ -59,6 +59,15 @@ struct index_file *pymq_index_file_unsettled(struct pymq_index *index, uint64_t 
     return found;
 }
 
+int32_t pymq_index_count_unsettled(struct pymq_index *index) {
+    int32_t count = 0;
+    pthread_mutex_lock(&index->list_lock);
+    while (count < index->file_count && !index->files[index->file_count - 1 - count]->settled)
+        count++;
+    pthread_mutex_unlock(&index->list_lock);
+    return count;
+}
+
 int pymq_index_list_reserve(struct pymq_index *index) {
     int status = PYMQ_OK;
     pthread_mutex_lock(&index->list_lock);

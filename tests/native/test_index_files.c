@@ -1,6 +1,7 @@
 /* The files of the key index: names, sizes, expiry, full disks, failing syncs, readers beside the writer. */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "../../csrc/store/index_file.h"
 #include "index_help.h"
@@ -180,6 +181,32 @@ static void test_flush_settles_full_files_which_then_hold_no_descriptor(void) {
 }
 
 /* ---- faults --------------------------------------------------------------------------------------------- */
+
+/* Two items a file: without a bound every other put takes a descriptor that only a flush gives back. */
+static void test_small_files_do_not_use_up_the_descriptors(void) {
+    char directory[DIRECTORY_MAX];
+    struct rlimit before, low;
+    struct message *messages = make_messages(200, 6);
+    struct log log = {.messages = messages, .count = 200};
+    scratch_make(directory);
+    struct pymq_index *index = open_index(directory, SLOTS, 3);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    int idle = open_descriptors();
+    low.rlim_cur = (rlim_t)(idle + PYMQ_INDEX_UNSETTLED_MAX + 8);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    put_all(index, messages, 200);
+    CHECK(count_files(directory) > 4 * PYMQ_INDEX_UNSETTLED_MAX);
+    CHECK(open_descriptors() <= idle + PYMQ_INDEX_UNSETTLED_MAX);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    check_all_keys(index, &log);
+    CHECK_EQ(pymq_index_close(index), PYMQ_OK);
+    index = open_index(directory, SLOTS, 3);
+    check_all_keys(index, &log);
+    CHECK_EQ(pymq_index_close(index), PYMQ_OK);
+    scratch_remove(directory);
+    free(messages);
+}
 
 static void test_a_full_disk_refuses_the_put_and_the_same_put_goes_on_later(void) {
     enum { COUNT = 60 };
@@ -364,6 +391,7 @@ int main(void) {
     RUN(test_other_sizes_are_refused_and_a_file_cut_short_at_birth_is_removed);
     RUN(test_expiry_removes_whole_files_below_the_offset_but_never_the_last);
     RUN(test_flush_settles_full_files_which_then_hold_no_descriptor);
+    RUN(test_small_files_do_not_use_up_the_descriptors);
     RUN(test_a_full_disk_refuses_the_put_and_the_same_put_goes_on_later);
     RUN(test_a_full_disk_inside_a_file_changes_nothing_in_it);
     RUN(test_a_failed_sync_is_never_followed_by_a_successful_one);

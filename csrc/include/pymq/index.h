@@ -48,7 +48,8 @@ int pymq_index_repair(struct pymq_index *index, int64_t cut_offset, int64_t *rei
 /* Add a record's unique key, keys and (as 5.5.0 does) tags: `topic#UNIQ_KEY`, `topic#KEY` for each word,
  * `topic#T#TAGS`. Records below the last file's end offset were indexed already and are skipped, rollback records
  * too. PYMQ_OK, PYMQ_ENOSPC, PYMQ_ENOMEM, PYMQ_EIO; after a failure the same record may be put again and goes on
- * with the first key that is not in yet. */
+ * with the first key that is not in yet. Waits for the disk when so many files have filled since the last flush that
+ * their descriptors must be given back first; then PYMQ_EFAILED as pymq_index_flush. */
 int pymq_index_put(struct pymq_index *index, const struct pymq_record *record, const struct pymq_record_keys *keys);
 
 /* Whether the candidate is wanted; < 0 stops the query with that status. */
