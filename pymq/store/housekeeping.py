@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
 from pymq._core._store import Store
 from pymq.clock import Clock
 from pymq.errors import StoreClosedError, StoreError
+from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
-from pymq.store.offsets import OffsetStore, held_here
+from pymq.store.offsets import held_here
 from pymq.store.retention import DiskUse, LogFile, decide, is_short, lost_by
 from pymq.store.stats import RateSampler
 
@@ -51,6 +53,18 @@ class CleanResult:
     other_files: int = 0
 
 
+class SavedOffsets(Protocol):
+    """The consumer offsets of a store, wherever they are kept."""
+
+    def entries(self) -> Iterator[tuple[str, str, int, QueueOffset]]:
+        """(group, topic, queue_id, offset) of everything committed."""
+        ...
+
+    def save(self) -> bool:
+        """Write what is not yet on disk; whether there was anything."""
+        ...
+
+
 class Housekeeper:
     """Retention and periodic saving for one core store. `_pass_lock` keeps passes apart."""
 
@@ -59,7 +73,7 @@ class Housekeeper:
         core: Store,
         config: StoreConfig,
         clock: Clock,
-        offsets: OffsetStore,
+        offsets: SavedOffsets,
         rates: RateSampler,
         probe: DiskProbe = disk_ratio,
     ) -> None:
