@@ -75,6 +75,10 @@ class OffsetManager:
             table.setdefault((topic, group), {})[queue_id] = offset
         return table
 
+    def saved(self) -> Table:
+        """Every offset as of the last save; replaced, never changed."""
+        return self._saved
+
     async def save(self) -> bool:
         """Write the file if anything moved since the last time; whether it did.
 

@@ -1,0 +1,291 @@
+"""A broker that runs: its store, its tables, its requests and its clock, opened and closed in order.
+
+Inside a program: `async with Broker(BrokerConfig(listen_port=0)) as broker: broker.address`; without a loop of one's
+own: `with Broker(config).running() as broker: …` (see `pymq.broker.running`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pymq._core._serve import Serve
+from pymq._core._store import Store
+from pymq.broker.clients import ClientManager
+from pymq.broker.config import BrokerConfig
+from pymq.broker.groups import GroupManager
+from pymq.broker.offsets import OffsetManager
+from pymq.broker.ports import choose_ports
+from pymq.broker.processors import all_processors
+from pymq.broker.publishing import Publisher
+from pymq.broker.registration import Registration
+from pymq.broker.serving import make_serve, server_config
+from pymq.broker.store import BrokerStore
+from pymq.broker.topics import TopicManager
+from pymq.clock import Clock, SystemClock
+from pymq.errors import ConfigError, PymqError
+from pymq.namesrv.config import NamesrvConfig
+from pymq.namesrv.server import NameServer
+from pymq.remoting.client import RemotingClient
+from pymq.remoting.server import RemotingServer
+from pymq.store.housekeeping import DiskProbe, disk_ratio
+
+EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
+OFFSETS_DELAY_S = 10.0  # before offsets are saved the first time
+WORKERS = 4  # threads for what waits for the disk: configuration files, cold reads, queries
+
+log = logging.getLogger("pymq.broker")
+
+
+class Broker:
+    """One broker. Everything of it lives on the event loop that started it.
+
+    Attributes:
+        config: as it is in force now; replaced as a whole when it is changed.
+        store: the native store; serve: the native tables and what serves from them; server: connections and codes.
+    """
+
+    config: BrokerConfig
+    message_store: BrokerStore
+    serve: Serve
+    server: RemotingServer
+    registration: Registration
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        disk_probe: DiskProbe = disk_ratio,
+        progress: bool = False,
+    ) -> None:
+        """Prepare a broker; nothing is opened before start().
+
+        Raises:
+            ConfigError: settings that contradict each other.
+        """
+        self.config = (config or BrokerConfig()).resolved()
+        self.clock: Clock = clock or SystemClock()
+        self.name_server: NameServer | None = None
+        self._disk_probe = disk_probe
+        self._progress = progress
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closers: list[Callable[[], Awaitable[object] | object]] = []
+        self._stopping: asyncio.Future[None] | None = None
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where clients are told to connect to."""
+        return f"{self.config.broker_ip1}:{self.config.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Where slaves will be told to connect to."""
+        return f"{self.config.broker_ip2}:{self.config.ha_listen_port or self.config.listen_port + 1}"
+
+    @property
+    def namesrv_addr(self) -> str:
+        """The name servers it registers with."""
+        return ";".join(self.registration.addresses)
+
+    @property
+    def store(self) -> Store:
+        """The native store."""
+        return self.message_store.core
+
+    @property
+    def store_path(self) -> Path:
+        """The store's directory."""
+        return Path(self.config.store_path_root_dir)
+
+    @property
+    def config_directory(self) -> Path:
+        """Where the tables are kept."""
+        return self.store_path / "config"
+
+    # ---- start and stop ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open everything; on return clients are served and the name servers know.
+
+        Raises:
+            ConfigError: a port or path that cannot be used.
+            StoreError: the store cannot be opened.
+        """
+        complete = False
+        try:
+            await self._open()
+            complete = True
+        finally:
+            if not complete:
+                await self._close_all()
+
+    async def _open(self) -> None:
+        config = self.config
+        ports = choose_ports(config.bind_address, config.listen_port)
+        host = f"[{config.broker_ip1}]" if ":" in config.broker_ip1 else config.broker_ip1
+        self.config = config = config.replace(
+            listen_port=ports[0], store=config.store.replace(store_host=f"{host}:{ports[0]}")
+        )
+        self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="pymq-disk")
+        self._closers.append(lambda: self.executor.shutdown(wait=True))
+        await self._open_store()
+        self.serve = make_serve(self)
+        self._closers.append(self.serve.close)
+        self.publisher = Publisher(self)
+        self.topics.load()
+        self.groups.load()
+        self.topics.publish_all()
+        self.groups.publish_all()
+        self.offsets.load()
+        self.clients = ClientManager(self)
+        client = RemotingClient()
+        self._closers.append(client.close)
+        self.registration = Registration(self, client)
+        await self._open_name_server()
+        self.server = RemotingServer(server_config(config, ports), serve=self.serve)
+        for processor in all_processors(self):
+            processor.register(self.server)
+        self.server.on_close(self.clients.connection_closed)
+        await self.server.start()
+        self._closers.append(self._close_server)
+        self._closers.append(self.registration.unregister)
+        await self.registration.register_all()
+        self.registration.start()
+        self._spawn(self._save_offsets())
+        self._spawn(self._expire_clients())
+
+    async def _open_store(self) -> None:
+        try:
+            self.store_path.mkdir(parents=True, exist_ok=True)
+            self.config_directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the store path {self.store_path} cannot be made: {error.strerror}; set storePathRootDir"
+            ) from error
+        self.topics = TopicManager(self)
+        self.groups = GroupManager(self)
+        self.offsets = OffsetManager(self)
+        loop = asyncio.get_running_loop()
+        self.message_store = await loop.run_in_executor(self.executor, self._make_store)
+        self._closers.append(lambda: loop.run_in_executor(self.executor, self.message_store.close))
+
+    def _make_store(self) -> BrokerStore:
+        return BrokerStore(
+            self.store_path,
+            self.config.store,
+            self.clock,
+            self.offsets.saved,
+            progress=self._progress,
+            disk_probe=self._disk_probe,
+        )
+
+    async def _open_name_server(self) -> None:
+        if self.config.namesrv_addr:
+            self.registration.use(self.config.namesrv_addr)
+            return
+        home = self.config_directory / "namesrv"
+        self.name_server = NameServer(
+            NamesrvConfig(
+                bind_address=self.config.bind_address,
+                listen_port=self.config.namesrv_listen_port,
+                kv_config_path=str(home / "kvConfig.json"),
+            )
+        )
+        try:
+            await self.name_server.start()
+        except OSError as error:
+            raise ConfigError(
+                f"the name server cannot listen on {self.config.bind_address}:{self.config.namesrv_listen_port}: "
+                f"{error.strerror or error}; give -n with a name server that runs, or set namesrvListenPort"
+            ) from error
+        self._closers.append(self.name_server.stop)
+        self.registration.use(f"{self.config.broker_ip1}:{self.name_server.port}")
+
+    async def stop(self) -> None:
+        """Answer what has been asked, flush, save, close. Idempotent; later callers wait for the first."""
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+            return
+        self._stopping = asyncio.get_running_loop().create_future()
+        try:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._close_all()
+        finally:
+            self._stopping.set_result(None)
+
+    async def _close_server(self) -> None:
+        """No more requests; held pulls and parked sends are answered; offsets are saved."""
+        self.server.transport.drain()
+        self.serve.end_holds()
+        await self.server.stop()
+        await self.offsets.save()
+
+    async def _close_all(self) -> None:
+        """Close in the reverse order of opening; one failure does not keep the rest open."""
+        closers, self._closers = self._closers, []
+        failures: list[Exception] = []
+        for close in reversed(closers):
+            try:
+                result = close()
+                if isinstance(result, Awaitable):
+                    await result
+            except (PymqError, OSError) as error:
+                log.error("stop failed error=%s", error)
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    def running(self) -> AbstractContextManager[Broker]:
+        """Run it on a thread with a loop of its own, for programs without one: `with broker.running(): …`."""
+        from pymq.broker.running import run_in_thread
+
+        return run_in_thread(self)
+
+    # ---- what happens by itself ----------------------------------------------------------------------------------
+
+    async def _save_offsets(self) -> None:
+        interval_s = self.config.flush_consumer_offset_interval / 1000
+        await asyncio.sleep(min(OFFSETS_DELAY_S, interval_s))
+        while True:
+            try:
+                await self.offsets.save()
+            except OSError as error:
+                log.error("offsets not saved error=%s", error)
+            await asyncio.sleep(interval_s)
+
+    async def _expire_clients(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_INTERVAL_S)
+            self.clients.expire()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background work ended task=%s", task, exc_info=task.exception())
