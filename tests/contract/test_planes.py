@@ -1,8 +1,8 @@
 """The native and the Python data plane answer alike, byte for byte, times and ids apart.
 
 `dataPlane=python` serves every request the slow way; it is the oracle for the fast one. Both get the same random
-sequences of requests. Headers are compared as bytes; bodies of pulls record by record, because a record holds the time it
-was stored and the ports it came and went through.
+sequences of requests. Headers are compared as bytes; bodies of pulls record by record, because a record
+holds the time it was stored and the ports it came and went through.
 """
 
 from __future__ import annotations
