@@ -16,7 +16,8 @@ OUTPUT = ROOT / "build" / "side_by_side"
 BARE_LOOP_SOURCE = "bare_loop.c"
 
 FLAGS = (
-    "-std=gnu11", "-D_GNU_SOURCE=", "-g", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wno-sign-conversion",
+    "-std=gnu11", "-D_GNU_SOURCE=", "-g", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion",
+    "-Wno-sign-conversion",
 )  # fmt: skip
 
 

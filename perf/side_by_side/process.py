@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -151,27 +150,3 @@ def _anonymous_kib(pid: int) -> int:
         if line.startswith("Anonymous:"):
             return int(line.split()[1])
     return 0
-
-
-def evict_from_page_cache(directory: Path) -> int:
-    """Write everything below *directory* to disk and drop it from the page cache; the bytes dropped.
-
-    Nobody may have the files mapped: mapped pages stay.
-    """
-    dropped = 0
-    for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-                size = os.fstat(descriptor).st_size
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                dropped += size
-            finally:
-                os.close(descriptor)
-    return dropped
-
-
-def remove_tree(directory: Path) -> None:
-    """Delete a store; stores are large and nobody wants them afterwards."""
-    shutil.rmtree(directory, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The two sides of the comparison: how each is configured and started.
 
-Both get the same file of settings where the settings are the same thing; what differs is said here, once, with its reason.
+Both get the same settings where they mean the same thing; what differs is said here, once, with its reason.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NAMESRV_MAIN_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
 BROKER_NAME = "broker-a"
 
-# As RocketMQ's own runbroker.sh, with 2 GiB for its 8 and without touching the whole heap beforehand: with that switch the
-# idle broker would hold 2 GiB of anonymous memory, which would flatter us.
+# As RocketMQ's own runbroker.sh, with 2 GiB for its 8 and without touching the whole heap beforehand: with that switch
+# the idle broker would hold 2 GiB of anonymous memory, which would flatter us.
 APACHE_JVM_FLAGS = (
     "-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
     "-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow",
@@ -81,7 +81,9 @@ class ApacheSide:
         """See `Side.start`."""
         port, name_server_port = free_port(), free_port()
         name_server_conf = write_properties(home / "namesrv.conf", {"listenPort": str(name_server_port)})
-        name_server = self._spawn("apache-namesrv", home, NAMESRV_MAIN_CLASS, name_server_conf, APACHE_NAMESRV_JVM_FLAGS)
+        name_server = self._spawn(
+            "apache-namesrv", home, NAMESRV_MAIN_CLASS, name_server_conf, APACHE_NAMESRV_JVM_FLAGS
+        )
         try:
             name_server.await_line("boot success")
             settings = {
