@@ -55,16 +55,15 @@ static void make_base(const char *path, bool clean) {
 }
 
 /* The body is the one of the id it carries, in the record and through it in the index. CRC checked as a client does. */
-static void check_span(const struct pymq_span *span) {
+static void check_span(const struct pymq_span *span, int64_t offset) {
     struct pymq_record record;
     ssize_t size = pymq_record_decode(span->data, span->size, PYMQ_CHECK_BODY_CRC, 0, &record);
     if (size <= 0) {
         damaged++; /* seen: a reader gets an error, not a message */
         return;
     }
-    CHECK(record.physical_offset < proved_from ||
-              pymq_record_crc_state(span->data, &record) == PYMQ_RECORD_CRC_MATCHES,
-          "%s: a record at %lld whose CRC is missing or wrong", what, (long long)record.physical_offset);
+    CHECK(offset < proved_from || pymq_record_crc_state(span->data, &record) == PYMQ_RECORD_CRC_MATCHES,
+          "%s: a record at %lld whose CRC is missing or wrong", what, (long long)offset);
     CHECK(record.body.size >= MODEL_BODY_SIZE_MIN, "%s: a body of %u bytes", what, record.body.size);
     uint64_t id = pymq_load_be64(record.body.data);
     CHECK(id < MESSAGES, "%s: message %llu was never sent", what, (unsigned long long)id);
@@ -91,7 +90,7 @@ static void read_queues(struct pymq_store *store) {
                 damaged++;
                 continue;
             }
-            check_span(&span);
+            check_span(&span, units[i].physical_offset);
             pymq_span_release(store, &span);
         }
     }
@@ -112,7 +111,7 @@ static void read_index(struct pymq_store *store) {
             CHECK(pymq_record_decode(span.data, span.size, PYMQ_CHECK_BODY_CRC, 0, &record) <= 0 ||
                       pymq_load_be64(record.body.data) == id,
                   "%s: key %s leads to another message", what, key);
-            check_span(&span);
+            check_span(&span, offsets[i]);
             pymq_span_release(store, &span);
         }
     }
