@@ -2,6 +2,7 @@
  * checkpoint may fall. Waits are for something to happen; only "it does not happen" has to rest on a short sleep. */
 #include "store_help.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 
@@ -189,6 +190,45 @@ static void test_slices_flush_every_dirty_queue_once(void) {
     }
 }
 
+/* Whether `fd` is a file below index/. */
+static bool is_index(int fd) {
+    char link[64], target[PYMQ_PATH_MAX] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return readlink(link, target, sizeof target - 1) > 0 && strstr(target, "/index/") != NULL;
+}
+
+static int index_sync_fails(int fd) {
+    if (!is_index(fd))
+        return pymq_io_kernel.fdatasync(fd);
+    errno = EIO;
+    return -1;
+}
+
+/* No checkpoint is due; so many index files are full that the dispatcher has to sync them itself, and cannot. */
+static void test_an_index_that_cannot_be_synced_ends_acknowledging_before_the_checkpoint(void) {
+    const char *path = scratch("index");
+    struct pymq_store_config config = interval_config(1, 20);
+    struct pymq_io io = pymq_io_kernel;
+    struct pymq_error error = {0};
+    config.index_item_count = 3;
+    config.queue_flush_interval_ms = config.queue_flush_thorough_interval_ms = 3600000;
+    io.fdatasync = index_sync_fails;
+    pymq_io_use(&io);
+    struct pymq_store *store = open_or_die(path, &config);
+    struct sent sent = {.status = PYMQ_OK};
+    while (sent.status == PYMQ_OK) {
+        sent = send_record(store, "f", 0, text("body"), "KEYS\1a b\2", 0);
+        usleep(100); /* dispatch is another thread */
+    }
+    CHECK_EQ(sent.status, PYMQ_EFAILED);
+    while (error.text[0] == '\0')
+        pymq_store_failure(store, &error);
+    CHECK(strstr(error.text, "/index: a sync failed") != NULL);
+    CHECK(pymq_store_close(store) != PYMQ_OK);
+    pymq_io_use(NULL);
+    scratch_end(path);
+}
+
 int main(void) {
     RUN(test_few_dirty_pages_wait_for_the_thorough_interval);
     RUN(test_enough_dirty_pages_are_flushed_at_the_interval);
@@ -196,5 +236,6 @@ int main(void) {
     RUN(test_warm_up_writes_the_whole_file_before_it_is_used);
     RUN(test_a_checkpoint_follows_after_so_many_bytes_of_log);
     RUN(test_slices_flush_every_dirty_queue_once);
+    RUN(test_an_index_that_cannot_be_synced_ends_acknowledging_before_the_checkpoint);
     return check_summary();
 }
