@@ -15,22 +15,10 @@
 #include <stdatomic.h>
 
 #include "pymq/serve.h"
+#include "row_map.h"
 
 #define PYMQ_TOPIC_QUEUES_MAX 65536  /* queue ids of one topic served natively; above them requests are handed over */
 #define PYMQ_TABLE_NAME_MAX 255      /* bytes of a topic's or group's name, as Apache's validators have it */
-#define PYMQ_TABLE_ROWS_MAX 1000000  /* rows of one table; beyond, publishing is refused with PYMQ_ENOMEM */
-
-/* A hash map of rows, chained; grown only under exclusion. */
-struct pymq_row {
-    struct pymq_row *next;
-    uint64_t hash;
-};
-
-struct pymq_row_map {
-    struct pymq_row **buckets;
-    size_t bucket_count; /* a power of two */
-    size_t count;
-};
 
 struct pymq_topic {
     struct pymq_row row;
@@ -41,7 +29,6 @@ struct pymq_topic {
     int32_t queue_count;  /* length of `queues`: the larger of read and write queues, never shrinking */
     _Atomic(struct pymq_queue *) *queues; /* resolved on first use: pymq_topic_queue */
     _Atomic int64_t put_messages, put_bytes;
-    struct pymq_group *retry_group; /* of a retry topic whose group is known, else NULL */
     uint32_t name_size;
     uint8_t name[];
 };
@@ -55,7 +42,7 @@ struct pymq_group {
     uint8_t name[];
 };
 
-/* Gets of one (group, topic) since start; outlives the subscription, goes with topic or group. */
+/* Gets of one (group, topic) since start. Outlives the subscription; set to nothing again with its topic or group. */
 struct pymq_pull_traffic {
     struct pymq_row row;
     _Atomic int64_t messages, bytes;
@@ -76,10 +63,11 @@ struct pymq_subscription {
 
 /* The offset of one queue. Commits store `offset`, whoever they come from and from any thread; a reset is made under
  * exclusion, so a commit is wholly before or wholly after it. */
-#define PYMQ_OFFSET_NONE INT64_C(-1)
+#define PYMQ_OFFSET_NONE INT64_MIN
 
 struct pymq_offset_cell {
-    _Atomic int64_t offset;  /* PYMQ_OFFSET_NONE: never committed. Apache keeps any number; negative ones we do not */
+    _Atomic int64_t offset;  /* PYMQ_OFFSET_NONE: never committed. Any number is kept, as Apache does; a query takes
+                              * a negative one for not found */
     _Atomic int64_t pending; /* PYMQ_OFFSET_NONE, or where a reset wants the group to pull from */
 };
 
@@ -105,10 +93,6 @@ void pymq_tables_destroy(struct pymq_tables *tables);
 void pymq_tables_begin(struct pymq_tables *tables);
 void pymq_tables_end(struct pymq_tables *tables);
 
-uint64_t pymq_name_hash(const uint8_t *name, size_t size);
-/* Of a pair: `first` and `second` in this order (topic, group). */
-uint64_t pymq_pair_hash(const uint8_t *first, size_t first_size, const uint8_t *second, size_t second_size);
-
 /* ---- finding; [reactor], or under control_lock; NULL when there is none ---------------- */
 
 struct pymq_topic *pymq_topic_find(const struct pymq_tables *tables, const uint8_t *name, size_t size);
@@ -129,8 +113,12 @@ int pymq_topic_publish(struct pymq_tables *tables, const struct pymq_topic_row *
 void pymq_topic_remove(struct pymq_tables *tables, struct pymq_topic *topic);
 int pymq_group_publish(struct pymq_tables *tables, const struct pymq_group_row *source, struct pymq_group **group);
 void pymq_group_remove(struct pymq_tables *tables, struct pymq_group *group);
-int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subscription_row *source);
+int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subscription_row *source,
+                              struct pymq_subscription **subscription);
 void pymq_subscription_remove(struct pymq_tables *tables, struct pymq_subscription *subscription);
+/* Forget what was counted for a topic (group empty) or a group (topic empty). */
+void pymq_traffic_forget(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
+                         size_t group_size);
 /* Rows of (topic, group) where an empty name stands for every one. */
 void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
                              size_t group_size);

@@ -1,0 +1,180 @@
+/* Consumer offsets: one row per topic@group, one cell per queue.
+ *
+ * Commits and queries go straight to the cell's atomics, from reactors inside their turns and from other threads under
+ * `control_lock`. Rows and cells are made, resets entered and rows removed under exclusion, so that none of these can
+ * meet a commit half-way. */
+#include <stdlib.h>
+
+#include "serve_internal.h"
+
+#define CELLS_MIN 8 /* most topics have that many queues or fewer */
+
+struct pymq_offset_row *pymq_offset_find(const struct pymq_tables *tables, const uint8_t *topic, size_t topic_size,
+                                         const uint8_t *group, size_t group_size) {
+    uint64_t hash = pymq_pair_hash(topic, topic_size, group, group_size);
+    for (struct pymq_row *row = pymq_row_map_chain(&tables->offsets, hash); row != NULL; row = row->next) {
+        struct pymq_offset_row *found = (struct pymq_offset_row *)row;
+        if (row->hash == hash && found->topic_size == topic_size && found->group_size == group_size &&
+            memcmp(found->names, topic, topic_size) == 0 && memcmp(found->names + topic_size, group, group_size) == 0)
+            return found;
+    }
+    return NULL;
+}
+
+static int widen_cells(struct pymq_offset_row *row, int32_t queue_id) {
+    if (queue_id < row->cell_count)
+        return PYMQ_OK;
+    int32_t count = row->cell_count > 0 ? row->cell_count : CELLS_MIN;
+    while (count <= queue_id)
+        count *= 2; /* queue_id < PYMQ_TOPIC_QUEUES_MAX: does not overflow */
+    struct pymq_offset_cell *wider = realloc(row->cells, (size_t)count * sizeof *wider);
+    if (wider == NULL)
+        return PYMQ_ENOMEM;
+    for (int32_t i = row->cell_count; i < count; i++) {
+        atomic_init(&wider[i].offset, PYMQ_OFFSET_NONE);
+        atomic_init(&wider[i].pending, PYMQ_OFFSET_NONE);
+    }
+    row->cells = wider;
+    row->cell_count = count;
+    return PYMQ_OK;
+}
+
+int pymq_offset_make(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
+                     size_t group_size, int32_t queue_id, struct pymq_offset_row **result) {
+    if (topic_size == 0 || topic_size > PYMQ_TABLE_NAME_MAX || group_size == 0 || group_size > PYMQ_TABLE_NAME_MAX ||
+        queue_id < 0 || queue_id >= PYMQ_TOPIC_QUEUES_MAX)
+        return PYMQ_EINVAL;
+    struct pymq_offset_row *row = pymq_offset_find(tables, topic, topic_size, group, group_size);
+    if (row == NULL) {
+        row = calloc(1, sizeof *row + topic_size + group_size);
+        if (row == NULL)
+            return PYMQ_ENOMEM;
+        row->row.hash = pymq_pair_hash(topic, topic_size, group, group_size);
+        row->topic_size = (uint32_t)topic_size;
+        row->group_size = (uint32_t)group_size;
+        memcpy(row->names, topic, topic_size);
+        memcpy(row->names + topic_size, group, group_size);
+        int status = pymq_row_map_insert(&tables->offsets, &row->row);
+        if (status != PYMQ_OK) {
+            free(row);
+            return status;
+        }
+    }
+    *result = row;
+    return widen_cells(row, queue_id);
+}
+
+void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
+                             size_t group_size) {
+    struct pymq_row *row = pymq_row_map_next(&tables->offsets, NULL);
+    while (row != NULL) {
+        struct pymq_offset_row *offsets = (struct pymq_offset_row *)row;
+        row = pymq_row_map_next(&tables->offsets, row);
+        bool of_topic =
+            topic_size == 0 || (offsets->topic_size == topic_size && memcmp(offsets->names, topic, topic_size) == 0);
+        bool of_group =
+            group_size == 0 || (offsets->group_size == group_size &&
+                                memcmp(offsets->names + offsets->topic_size, group, group_size) == 0);
+        if (of_topic && of_group) {
+            pymq_row_map_remove(&tables->offsets, &offsets->row);
+            free(offsets->cells);
+            free(offsets);
+        }
+    }
+}
+
+bool pymq_offset_commit_native(struct pymq_serve_reactor *state, const uint8_t *topic, size_t topic_size,
+                               const uint8_t *group, size_t group_size, int32_t queue_id, int64_t offset) {
+    struct pymq_offset_row *row = pymq_offset_find(&state->serve->tables, topic, topic_size, group, group_size);
+    struct pymq_offset_cell *cell = pymq_offset_cell(row, queue_id);
+    if (cell == NULL)
+        return false;
+    pymq_offset_store(cell, offset);
+    pymq_count(&state->counters.commits, 1);
+    return true;
+}
+
+/* ---- the control loop's side ------------------------------------------------------------------------------------- */
+
+int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t *offset) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_offset_cell *cell =
+        pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
+    *offset = cell != NULL ? pymq_offset_value(cell) : PYMQ_OFFSET_NONE;
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return *offset != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
+}
+
+/* Commit into a cell that is there; false when it has to be made first. */
+static bool commit_existing(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t offset) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_offset_cell *cell =
+        pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
+    if (cell != NULL)
+        pymq_offset_store(cell, offset);
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return cell != NULL;
+}
+
+int pymq_serve_offset_commit(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                             uint32_t topic_size, int32_t queue_id, int64_t offset) {
+    if (commit_existing(serve, group, group_size, topic, topic_size, queue_id, offset))
+        return PYMQ_OK;
+    pymq_tables_begin(&serve->tables);
+    struct pymq_offset_row *row;
+    int status = pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
+    if (status == PYMQ_OK)
+        pymq_offset_store(&row->cells[queue_id], offset);
+    pymq_tables_end(&serve->tables);
+    return status;
+}
+
+int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t offset) {
+    pymq_tables_begin(&serve->tables);
+    struct pymq_offset_row *row;
+    int status = offset < 0 ? PYMQ_EINVAL
+                            : pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
+    if (status == PYMQ_OK) {
+        atomic_store_explicit(&row->cells[queue_id].offset, offset, memory_order_release);
+        atomic_store_explicit(&row->cells[queue_id].pending, offset, memory_order_release);
+        pymq_pull_offset_reset(serve, row, queue_id);
+    }
+    pymq_tables_end(&serve->tables);
+    return status;
+}
+
+void pymq_serve_offset_remove(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                              uint32_t topic_size) {
+    if (group_size == 0 && topic_size == 0)
+        return; /* nobody means "all of everything" by leaving out both */
+    pymq_tables_begin(&serve->tables);
+    pymq_offset_rows_remove(&serve->tables, topic, topic_size, group, group_size);
+    pymq_tables_end(&serve->tables);
+}
+
+size_t pymq_serve_offsets(struct pymq_serve *serve, struct pymq_offset_entry *entries, size_t count_max) {
+    size_t count = 0;
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_row *row = NULL;
+    while ((row = pymq_row_map_next(&serve->tables.offsets, row)) != NULL) {
+        struct pymq_offset_row *offsets = (struct pymq_offset_row *)row;
+        for (int32_t i = 0; i < offsets->cell_count; i++) {
+            int64_t offset = atomic_load_explicit(&offsets->cells[i].offset, memory_order_acquire);
+            if (offset == PYMQ_OFFSET_NONE)
+                continue;
+            if (count < count_max)
+                entries[count] = (struct pymq_offset_entry){
+                    .topic = {offsets->names, offsets->topic_size},
+                    .group = {offsets->names + offsets->topic_size, offsets->group_size},
+                    .queue_id = i,
+                    .offset = offset,
+                };
+            count++;
+        }
+    }
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return count;
+}

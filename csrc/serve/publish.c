@@ -1,0 +1,106 @@
+/* Tables as the control loop changes them: each function excludes the reactors, changes one row, and lets them go on.
+ * When it returns, no reactor acts on the older row any more. */
+#include "serve_internal.h"
+
+int pymq_serve_publish_topic(struct pymq_serve *serve, const struct pymq_topic_row *row) {
+    pymq_tables_begin(&serve->tables);
+    struct pymq_topic *topic;
+    int status = pymq_topic_publish(&serve->tables, row, &topic);
+    if (status == PYMQ_OK)
+        pymq_pull_topic_changed(serve, topic);
+    pymq_tables_end(&serve->tables);
+    return status;
+}
+
+void pymq_serve_remove_topic(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too) {
+    if (size == 0)
+        return;
+    pymq_tables_begin(&serve->tables);
+    struct pymq_topic *topic = pymq_topic_find(&serve->tables, name, size);
+    if (topic != NULL) {
+        pymq_pull_topic_removed(serve, topic);
+        pymq_topic_remove(&serve->tables, topic);
+    }
+    pymq_traffic_forget(&serve->tables, name, size, NULL, 0);
+    if (offsets_too)
+        pymq_offset_rows_remove(&serve->tables, name, size, NULL, 0);
+    pymq_tables_end(&serve->tables);
+}
+
+int pymq_serve_publish_group(struct pymq_serve *serve, const struct pymq_group_row *row) {
+    pymq_tables_begin(&serve->tables);
+    struct pymq_group *group;
+    int status = pymq_group_publish(&serve->tables, row, &group);
+    if (status == PYMQ_OK)
+        pymq_pull_group_changed(serve, group);
+    pymq_tables_end(&serve->tables);
+    return status;
+}
+
+void pymq_serve_remove_group(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too) {
+    if (size == 0)
+        return;
+    pymq_tables_begin(&serve->tables);
+    struct pymq_group *group = pymq_group_find(&serve->tables, name, size);
+    if (group != NULL) {
+        pymq_pull_group_removed(serve, group);
+        pymq_group_remove(&serve->tables, group);
+    }
+    pymq_traffic_forget(&serve->tables, NULL, 0, name, size);
+    if (offsets_too)
+        pymq_offset_rows_remove(&serve->tables, NULL, 0, name, size);
+    pymq_tables_end(&serve->tables);
+}
+
+int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_subscription_row *row) {
+    pymq_tables_begin(&serve->tables);
+    struct pymq_subscription *subscription;
+    int status = pymq_subscription_publish(&serve->tables, row, &subscription);
+    if (status == PYMQ_OK)
+        pymq_pull_subscription_changed(serve, subscription);
+    pymq_tables_end(&serve->tables);
+    return status;
+}
+
+void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                    const uint8_t *topic, uint32_t topic_size) {
+    pymq_tables_begin(&serve->tables);
+    struct pymq_subscription *found = pymq_subscription_find(&serve->tables, topic, topic_size, group, group_size);
+    if (found != NULL) {
+        pymq_pull_subscription_removed(serve, found);
+        pymq_subscription_remove(&serve->tables, found);
+    }
+    pymq_tables_end(&serve->tables);
+}
+
+/* ---- what went through ------------------------------------------------------------------------------------------ */
+
+size_t pymq_serve_traffic(struct pymq_serve *serve, struct pymq_traffic *rows, size_t count_max) {
+    size_t count = 0;
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_row *row = NULL;
+    while ((row = pymq_row_map_next(&serve->tables.topics, row)) != NULL) {
+        struct pymq_topic *topic = (struct pymq_topic *)row;
+        if (count < count_max)
+            rows[count] = (struct pymq_traffic){
+                .topic = {topic->name, topic->name_size},
+                .messages = atomic_load_explicit(&topic->put_messages, memory_order_relaxed),
+                .bytes = atomic_load_explicit(&topic->put_bytes, memory_order_relaxed),
+            };
+        count++;
+    }
+    row = NULL;
+    while ((row = pymq_row_map_next(&serve->tables.traffic, row)) != NULL) {
+        struct pymq_pull_traffic *traffic = (struct pymq_pull_traffic *)row;
+        if (count < count_max)
+            rows[count] = (struct pymq_traffic){
+                .topic = {traffic->names, traffic->topic_size},
+                .group = {traffic->names + traffic->topic_size, traffic->group_size},
+                .messages = atomic_load_explicit(&traffic->messages, memory_order_relaxed),
+                .bytes = atomic_load_explicit(&traffic->bytes, memory_order_relaxed),
+            };
+        count++;
+    }
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return count;
+}
