@@ -75,9 +75,16 @@ struct pymq_service {
      * INT64_MAX for not before something else happens. Also called once at the reactor's start. */
     int64_t (*timer)(void *context, struct pymq_reactor *reactor, int64_t now_ms);
     void (*closed)(void *context, struct pymq_reactor *reactor, pymq_connection_id connection);
+    /* A request that `request` had handed over will not be taken by the control loop: it was answered SYSTEM_BUSY (lane full,
+     * or it waited too long), or the transport closes. Any thread, also outside turns; NULL: nobody wants to know. */
+    void (*dropped)(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame, size_t size);
 };
 
 enum { PYMQ_SERVED = 0, PYMQ_HAND_OVER = 1000 };
+
+/* The reason with which a frame is handed over whose header pymq_command_decode did not accept outright (its code is -1, its
+ * lane PYMQ_LANE_ADMIN). Equal to serve.h's PYMQ_REASON_HEADER. */
+#define PYMQ_TRANSPORT_REASON_HEADER 2
 
 /* `service` may be NULL (everything is handed over); it must outlive the transport. */
 int pymq_transport_open(const struct pymq_transport_config *config, const struct pymq_service *service,
@@ -113,9 +120,9 @@ void pymq_transport_set_lane(struct pymq_transport *transport, int32_t code, enu
 
 enum pymq_handed_kind {
     PYMQ_HANDED_FRAME = 0,
-    PYMQ_HANDED_OPENED = 1,
-    PYMQ_HANDED_CLOSED = 2,
-    PYMQ_HANDED_TLS = 3, /* fd is the caller's now */
+    PYMQ_HANDED_OPENED = 1, /* not for adopted client connections, whose adopter knows */
+    PYMQ_HANDED_CLOSED = 2, /* after all frames of the connection have been handed over, though in another lane */
+    PYMQ_HANDED_TLS = 3,    /* fd is the taker's now; the connection is 0 and was never OPENED */
 };
 
 struct pymq_handed {
@@ -130,7 +137,10 @@ struct pymq_handed {
     uint8_t frame[];     /* a copy of the whole frame */
 };
 
-int pymq_transport_wake_fd(const struct pymq_transport *transport); /* readable while lanes hold something */
+/* Readable while lanes hold something. It is lowered only by pymq_transport_clear_wake, and only when all lanes are empty: call
+ * that after taking, not before, and without having emptied everything simply return to the poller, which says it again. */
+int pymq_transport_wake_fd(const struct pymq_transport *transport);
+void pymq_transport_clear_wake(struct pymq_transport *transport);
 
 /* Take up to `count_max` entries of one lane, oldest first; returns a list to be freed with pymq_handed_free one by one. */
 struct pymq_handed *pymq_transport_take(struct pymq_transport *transport, enum pymq_lane lane, size_t count_max);
@@ -173,8 +183,9 @@ void pymq_connection_send_spans(struct pymq_connection *connection, struct pymq_
 
 struct pymq_transport_stats {
     int64_t accepted, closed, refused, open; /* connections; refused: above connections_max */
+    int64_t accept_failed;                   /* no descriptor or memory for it: accepting pauses for a while */
     int64_t idle_closed, broken_frames, output_closed, pinned_closed;
-    int64_t frames_in, bytes_in, bytes_out, turns, writes, reads;
+    int64_t frames_in, bytes_in, bytes_out, turns, writes, reads, wakes; /* wakes: eventfds written */
     int64_t lane_waiting[PYMQ_LANES], lane_refused[PYMQ_LANES], lane_expired[PYMQ_LANES], lane_taken[PYMQ_LANES];
     int64_t buffer_bytes; /* input and output buffers held now */
 };

@@ -1,0 +1,79 @@
+/* One whole frame: decoded, offered to the service, handed over when it does not take it. */
+#include "remoting_internal.h"
+
+#include <stdlib.h>
+
+#define RESPONSE_SYSTEM_BUSY 2
+#define HEADER_SIZE_MASK 0xffffff
+
+/* Strings unescape to no more than the header has. A header beyond the reactor's own scratch gets memory for the moment. */
+static int decode(struct pymq_reactor *reactor, const uint8_t *frame, size_t size, uint8_t **borrowed) {
+    size_t header_size = pymq_load_be32(frame + 4) & HEADER_SIZE_MASK;
+    uint8_t *scratch = reactor->scratch;
+    size_t scratch_size = SCRATCH_SIZE;
+    *borrowed = NULL;
+    if (header_size > SCRATCH_SIZE && header_size <= size) {
+        scratch = *borrowed = malloc(header_size);
+        scratch_size = header_size;
+        if (scratch == NULL)
+            return PYMQ_EUNSUPPORTED;
+    }
+    return pymq_command_decode(frame, size, scratch, scratch_size, &reactor->command);
+}
+
+static void serve_request(struct pymq_connection *connection, const struct pymq_command *command, const uint8_t *frame,
+                          size_t size) {
+    struct pymq_reactor *reactor = connection->reactor;
+    const struct pymq_service *service = reactor->transport->service;
+    int answer = PYMQ_HAND_OVER;
+    if (service != NULL && service->request != NULL) {
+        reactor->settle_due = true;
+        answer = service->request(service->context, reactor, connection, command, frame, size);
+    }
+    if (answer == PYMQ_SERVED) {
+        pymq_count_code(reactor, command->code, -1);
+        return;
+    }
+    int32_t reason = answer - PYMQ_HAND_OVER;
+    pymq_count_code(reactor, command->code, reason);
+    pymq_lane_put(reactor->transport, pymq_lane_of(reactor->transport, command->code), connection_id(connection),
+                  &connection->peer, reactor->now_us, command, frame, size, (uint8_t)reason);
+}
+
+bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, size_t size) {
+    struct pymq_reactor *reactor = connection->reactor;
+    uint8_t *borrowed;
+    int status = decode(reactor, frame, size, &borrowed);
+    const struct pymq_command *command = &reactor->command;
+    bool trusted = true;
+    if (status == PYMQ_OK && (command->flag & PYMQ_COMMAND_RESPONSE) != 0) {
+        pymq_lane_put(reactor->transport, PYMQ_LANE_REPLY, connection_id(connection), &connection->peer,
+                      reactor->now_us, command, frame, size, 0);
+    } else if (status == PYMQ_OK) {
+        serve_request(connection, command, frame, size);
+    } else if (status == PYMQ_EUNSUPPORTED) {
+        pymq_count_code(reactor, -1, PYMQ_TRANSPORT_REASON_HEADER);
+        pymq_lane_put(reactor->transport, PYMQ_LANE_ADMIN, connection_id(connection), &connection->peer,
+                      reactor->now_us, NULL, frame, size, PYMQ_TRANSPORT_REASON_HEADER);
+    } else {
+        trusted = false;
+    }
+    free(borrowed);
+    count(&reactor->counters.frames_in, 1);
+    return trusted;
+}
+
+/* Answer SYSTEM_BUSY with `remark`, in the request's own serialization. Oneway requests get no answer. */
+void pymq_frame_refuse(struct pymq_transport *transport, pymq_connection_id id, const struct pymq_command *command,
+                       const char *remark, size_t remark_size) {
+    if (command->flag & (PYMQ_COMMAND_ONEWAY | PYMQ_COMMAND_RESPONSE))
+        return;
+    uint8_t answer[PYMQ_HEADER_ROOM];
+    struct pymq_header_writer writer;
+    struct pymq_slice text = {.data = (const uint8_t *)remark, .size = (uint32_t)remark_size};
+    pymq_header_begin(&writer, answer, sizeof answer, command->serialize_type, RESPONSE_SYSTEM_BUSY,
+                      PYMQ_COMMAND_RESPONSE, command->opaque, text);
+    ssize_t size = pymq_header_end(&writer, 0);
+    if (size > 0)
+        pymq_transport_send(transport, id, answer, (size_t)size);
+}
