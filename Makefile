@@ -141,14 +141,19 @@ bench: build ## the figures of perf/, as ratios in one run
 	$(PY) -m pytest perf -p no:cacheprovider $(PYTEST_ARGS)
 
 FUZZERS := $(basename $(notdir $(wildcard csrc/fuzz/fuzz_*.c)))
+# What a harness begins with, besides what its last run found.
+FUZZ_FRAMES := tests/data/golden-frames/json tests/data/golden-frames/rocketmq
+FUZZ_SEEDS_fuzz_command := $(FUZZ_FRAMES)
+FUZZ_SEEDS_fuzz_frame := $(FUZZ_FRAMES)
 fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
 	@tools/need.sh clang clang
-	@for name in $(FUZZERS); do \
+	@declare -A seeds=($(foreach name,$(FUZZERS),[$(name)]="$(FUZZ_SEEDS_$(name))")); \
+	for name in $(FUZZERS); do \
 		mkdir -p build/fuzz/corpus-$$name && echo "fuzz: $$name for $(FUZZ_SECONDS) s" && \
 		clang $(C_DIALECT) -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc/include \
 			csrc/fuzz/$$name.c $(C_SOURCES) -lpthread -o build/fuzz/$$name && \
 		build/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
-			-artifact_prefix=build/fuzz/$$name- build/fuzz/corpus-$$name || exit 1; \
+			-artifact_prefix=build/fuzz/$$name- build/fuzz/corpus-$$name $${seeds[$$name]} || exit 1; \
 	done
 
 kill-loop: build native-build ## kill a writing process KILL_RUNS times a mode (200); nothing acknowledged may be lost
