@@ -19,15 +19,17 @@ from pymq._core._serve import Serve
 from pymq._core._store import Store
 from pymq.broker.clients import ClientManager
 from pymq.broker.config import BrokerConfig
+from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
 from pymq.broker.offsets import OffsetManager
 from pymq.broker.ports import choose_ports
 from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
-from pymq.broker.serving import make_serve, server_config
+from pymq.broker.serving import make_serve, serve_config, server_config
 from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
+from pymq.broker.traffic import SAMPLE_S, Traffic
 from pymq.clock import Clock, SystemClock
 from pymq.errors import ConfigError, PymqError
 from pymq.namesrv.config import NamesrvConfig
@@ -73,6 +75,8 @@ class Broker:
         self.config = (config or BrokerConfig()).resolved()
         self.clock: Clock = clock or SystemClock()
         self.name_server: NameServer | None = None
+        self.traffic = Traffic(self.clock)
+        self.daily = DailyTotals(self.clock)
         self._disk_probe = disk_probe
         self._progress = progress
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,6 +166,7 @@ class Broker:
         self.registration.start()
         self._spawn(self._save_offsets())
         self._spawn(self._expire_clients())
+        self._spawn(self._sample_traffic())
 
     async def _open_store(self) -> None:
         try:
@@ -263,6 +268,32 @@ class Broker:
 
         return run_in_thread(self)
 
+    # ---- what administrators change ------------------------------------------------------------------------------
+
+    async def apply_config(self, config: BrokerConfig) -> None:
+        """Let *config* be in force from now on: at the reactors and, where it shows there, at the name servers."""
+        before, self.config = self.config, config
+        self.serve.configure(serve_config(config))
+        if before.broker_permission != config.broker_permission:
+            self.topics.publish_all()
+            self.serve.end_holds()
+            self.topics.version.advance(self.clock)
+            await self.registration.register_all()
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic's configuration and offsets, then its queues: a send in flight finds no topic, not a gap.
+
+        Raises:
+            OSError, StoreError: the file or the queues could not be written; the topic is not served any more.
+        """
+        await self.topics.delete(topic)
+        await self.remove_queues(topic)
+
+    async def remove_queues(self, topic: str) -> None:
+        """Remove a topic's queues from the store; waits for readers of them to let go."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.executor, self.store.remove_topic, topic)
+
     # ---- what happens by itself ----------------------------------------------------------------------------------
 
     async def _save_offsets(self) -> None:
@@ -279,6 +310,13 @@ class Broker:
         while True:
             await asyncio.sleep(EXPIRE_INTERVAL_S)
             self.clients.expire()
+
+    async def _sample_traffic(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.traffic.sample(self.serve.traffic())
+            stats = self.serve.stats()
+            self.daily.sample(stats["sent_messages"], stats["pulled_messages"])
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,0 +1,137 @@
+"""Changing the configuration of a running broker: what takes effect at once, and what is kept for the next start.
+
+A change is checked like a start's configuration, all of it or nothing. It is kept in the file given with `-c` (or in
+`config/broker.properties` of the store), with the lines of that file that nobody changed left as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pymq import java_properties
+from pymq.broker.config import BrokerConfig
+from pymq.broker.config_source import (
+    BROKER_ROWS,
+    STORE_ROWS,
+    Given,
+    all_properties,
+    build_config,
+    unknown_key,
+)
+from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
+from pymq.durable_file import replace_file
+from pymq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+ORIGIN = "updateBrokerConfig"
+CONFIG_FILE = "broker.properties"
+FORBIDDEN = {"configBlackList", "brokerConfigPath"}  # BrokerConfig.configBlackList
+
+# Keys that take effect at once; all others wait for the next start.
+LIVE = frozenset(
+    {
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerFastFailureEnable",
+        "brokerPermission",
+        "channelExpiredTimeout",
+        "clearRetryTopicWhenDeleteTopic",
+        "compressedRegister",
+        "dataPlane",
+        "defaultQueryMaxNum",
+        "enableCreateSysGroup",
+        "enableMixedMessageType",
+        "enableRegisterProducer",
+        "forceRegister",
+        "litePullMessageEnable",
+        "longPollingEnable",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "registerBrokerTimeoutMills",
+        "rejectPullConsumerEnable",
+        "rejectTransactionMessage",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "startAcceptSendRequestTimeStamp",
+        "traceOn",
+        "useServerSideResetOffset",
+        "validateSystemTopicWhenUpdateTopic",
+    }
+)
+
+log = logging.getLogger("pymq.broker")
+
+
+def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
+    """The configuration with *changes*, those that cannot take effect now left out.
+
+    Raises:
+        ConfigError: a key nobody knows, or a value its key does not take; names it.
+    """
+    known = {*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS}
+    for key, value in changes.items():
+        if key not in known and not key.startswith("tls."):
+            raise ConfigError(unknown_key(Given(key, value, ORIGIN)))
+    checked = build_config(Given(key, value, ORIGIN) for key, value in changes.items())
+    for warning in checked.warnings:
+        log.warning("%s", warning)
+    now, before = {}, all_properties(broker.config)
+    for key, value in changes.items():
+        row = BROKER_ROWS.get(key)
+        if row is not None and key in LIVE:
+            now[row.name] = getattr(checked.config, row.name)
+        elif before.get(key) != value:
+            log.warning("kept for the next start key=%s value=%s", key, value)
+    others = {key: value for key, value in changes.items() if key in checked.config.others}
+    return broker.config.replace(**now, others={**broker.config.others, **others})
+
+
+def keep_changes(broker: Broker, changes: Mapping[str, str]) -> None:
+    """Write *changes* into the configuration file. Waits for the disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    given = broker.config.broker_config_path
+    path = Path(given) if given else broker.config_directory / CONFIG_FILE
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    replace_file(path, edit_properties(text, changes).encode("utf-8"))
+
+
+def edit_properties(text: str, changes: Mapping[str, str]) -> str:
+    """*text* with the values of *changes* in place of its own; new keys behind it, everything else untouched."""
+    lines = text.splitlines()
+    last = {item.key: item.line - 1 for item in java_properties.parse(text)}
+    doomed: set[int] = set()
+    for item in java_properties.parse(text):
+        if item.key in changes:
+            begin = end = item.line - 1
+            while continues(lines[end]) and end + 1 < len(lines):
+                end += 1
+            doomed.update(range(begin, end + 1))
+    for key, value in changes.items():
+        if key in last:
+            doomed.discard(last[key])
+            lines[last[key]] = f"{key}={escape_value(value)}"
+    kept = [line for number, line in enumerate(lines) if number not in doomed]
+    kept += [f"{key}={escape_value(value)}" for key, value in changes.items() if key not in last]
+    return "\n".join(kept) + "\n"
+
+
+def continues(line: str) -> bool:
+    """Whether the next line belongs to this one."""
+    return bool((len(line) - len(line.rstrip("\\"))) % 2)
+
+
+def escape_value(value: str) -> str:
+    """A value that is read back as it is."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

@@ -1,0 +1,73 @@
+"""The broker's settings as the native layers want them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psutil
+
+from pymq._core._serve import Serve, ServeConfig
+from pymq.broker.config import NATIVE, BrokerConfig
+from pymq.remoting.config import LANE_BYTES_MAX, LANE_COUNTS_MAX, RemotingServerConfig, TransportConfig
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+
+def serve_config(config: BrokerConfig) -> ServeConfig:
+    """What serves requests natively."""
+    memory = psutil.virtual_memory().total
+    return ServeConfig(
+        native=config.data_plane == NATIVE,
+        long_polling=config.long_polling_enable,
+        short_polling_ms=config.short_polling_time_mills,
+        send_timeout_ms=config.store.sync_flush_timeout_ms,
+        transfer_bytes_memory=config.max_transfer_bytes_on_message_in_memory,
+        transfer_count_memory=config.max_transfer_count_on_message_in_memory,
+        transfer_bytes_disk=config.max_transfer_bytes_on_message_in_disk,
+        transfer_count_disk=config.max_transfer_count_on_message_in_disk,
+        memory_bytes_max=memory * config.access_message_in_memory_max_ratio // 100,
+        message_size_max=config.max_message_size,
+        trace_on=config.trace_on,
+        slave_read_enable=config.slave_read_enable,
+        broker_permission=config.broker_permission,
+        store_host=(config.broker_ip1, config.listen_port),
+        cluster=config.broker_cluster_name,
+        region=config.region_id,
+        broker_ip=config.broker_ip1,
+    )
+
+
+def make_serve(broker: Broker) -> Serve:
+    """The serving over the broker's store."""
+    return Serve(serve_config(broker.config), broker.store)
+
+
+def server_config(config: BrokerConfig, ports: tuple[int, ...]) -> RemotingServerConfig:
+    """Connections, lanes and ports."""
+    fast = config.broker_fast_failure_enable
+    counts = (
+        config.heartbeat_thread_pool_queue_capacity,
+        config.send_thread_pool_queue_capacity,
+        config.pull_thread_pool_queue_capacity,
+        config.admin_broker_thread_pool_queue_capacity,
+        *LANE_COUNTS_MAX[4:],
+    )
+    waits = (
+        config.wait_time_mills_in_heartbeat_queue,
+        config.wait_time_mills_in_send_queue,
+        config.wait_time_mills_in_pull_queue,
+        config.wait_time_mills_in_admin_broker_queue,
+        0,
+        0,
+    )
+    return RemotingServerConfig(
+        addresses=tuple((config.bind_address, port) for port in ports),
+        transport=TransportConfig(
+            reactors=config.reactor_threads,
+            idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1000,
+            lane_count_max=counts,
+            lane_bytes_max=LANE_BYTES_MAX,
+            lane_wait_ms=waits if fast else (0,) * len(waits),
+        ),
+    )
