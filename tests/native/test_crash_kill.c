@@ -47,6 +47,7 @@ static void mode_config(struct pymq_store_config *config, enum mode mode) {
     config->index_slot_count = 1000;
     config->index_item_count = 4000;
     config->transient_pool_enable = mode == MODE_SYNC_POOL || mode == MODE_ASYNC_POOL;
+    config->append_record_crc = mode == MODE_SYNC || mode == MODE_ASYNC_POOL; /* a mapping and a pool, each once */
     config->transient_pool_size = 5;
     config->transient_pool_wait_ms = 5000;
     config->queue_flush_interval_ms = 20;
