@@ -205,7 +205,8 @@ struct pymq_get {
     int error_status;
     int64_t next_offset, min_offset, max_offset;
     bool suggest_slave;
-    uint32_t span_count;            /* one span per message (neighbours not yet joined) */
+    uint32_t message_count;
+    uint32_t span_count;            /* fewer than messages where those lie side by side: pymq_store_records */
     uint64_t bytes;
 };
 /* Read as DefaultMessageStore.getMessage does. Spans are the caller's to release. */
