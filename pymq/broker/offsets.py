@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pymq.broker.config_file import ConfigFile
 from pymq.broker.data_version import DataVersion
 from pymq.errors import CorruptFileError
+from pymq.remoting import json_dialect
 from pymq.store.offsets import BARE_KEY, SEPARATOR, offset_table
 
 if TYPE_CHECKING:
@@ -94,10 +95,10 @@ class OffsetManager:
         self._saved = table
         return True
 
-    def document(self) -> dict[str, Any]:
-        """What GET_ALL_CONSUMER_OFFSET answers: the table as it is now, integer keys still marked."""
-        self._writing = self.table()
-        return self._document()
+    def encode(self) -> bytes:
+        """What GET_ALL_CONSUMER_OFFSET answers: the offsets as they are now."""
+        table = {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in self.table().items()}
+        return json_dialect.dumps({"dataVersion": self.version.to_json(), "offsetTable": table}, standard=False)
 
     def _document(self) -> dict[str, Any]:
         groups: dict[str, list[str]] = {}
