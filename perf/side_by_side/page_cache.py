@@ -1,8 +1,8 @@
 """Make a log cold while its broker runs.
 
-`posix_fadvise` drops pages of a file from memory, but not those some process has mapped, and both brokers map their logs.
-So the mapping process is first asked, from outside (`process_madvise`), to page the range out; then the file is advised.
-That needs root or CAP_SYS_NICE; without it the log stays as warm as it is, which the figure of bytes read shows.
+`posix_fadvise` drops pages of a file from memory, but not those some process has mapped, and both brokers map their
+logs. So the mapping process is first asked, from outside (`process_madvise`), to page the range out; then the file is
+advised. That needs root or CAP_SYS_NICE; without it the log stays as warm as it is, which the bytes read then show.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from typing import Any
 
 from perf.side_by_side import plan as plans
 from perf.side_by_side.load import Load, Result
-from perf.side_by_side.plan import BATCH_COUNT, SYNC_SENDERS, Plan, Shape
 from perf.side_by_side.page_cache import evict_log
+from perf.side_by_side.plan import BATCH_COUNT, SYNC_SENDERS, Plan, Shape
 from perf.side_by_side.sides import RunningBroker, Side
 
 RECORD_SIZE_SYNC = 356  # a 128-byte body without properties, as both brokers store it

@@ -63,9 +63,9 @@ void admin_create_topic(struct connection *connection, const struct options *opt
     struct answer answer;
     snprintf(queues, sizeof queues, "%u", options->queues);
     const struct field fields[] = {
-        {"readQueueNums", queues}, {"perm", "6"}, {"writeQueueNums", queues}, {"topicFilterType", "SINGLE_TAG"},
-        {"topic", options->topic}, {"attributes", ""}, {"force", "false"}, {"defaultTopic", "TBW102"},
-        {"order", "false"}, {"topicSysFlag", "0"},
+        {"readQueueNums", queues}, {"perm", "6"},         {"writeQueueNums", queues}, {"topicFilterType", "SINGLE_TAG"},
+        {"topic", options->topic}, {"attributes", ""},    {"force", "false"},         {"defaultTopic", "TBW102"},
+        {"order", "false"},        {"topicSysFlag", "0"},
     };
     const struct request request = {REQUEST_UPDATE_AND_CREATE_TOPIC, fields, COUNT(fields), NULL, 0};
     call_expecting_success(connection, options, &request, "UPDATE_AND_CREATE_TOPIC", deadline_ns, &answer);
@@ -117,8 +117,8 @@ void admin_settle(struct connection *connection, const struct options *options, 
         if (reached >= sum)
             return;
         if (monotonic_ns() > deadline_ns)
-            fail(EXIT_TIME_OUT, "dispatch did not catch up: the queues of %s show %lld of %lld messages", options->topic,
-                 (long long)reached, (long long)sum);
+            fail(EXIT_TIME_OUT, "dispatch did not catch up: the queues of %s show %lld of %lld messages",
+                 options->topic, (long long)reached, (long long)sum);
         usleep(SETTLE_PAUSE_US);
     }
 }

@@ -1,9 +1,9 @@
 /* bare_loop: the floor. A server that does for a send what any broker must, and nothing else.
  *
- * One thread on epoll: reads frames with JSON headers, walks the header to find opaque and properties, computes the CRC-32 of the
- * body, copies a record of the right size into a mapped file and answers with the fields a Java client reads. It has no
- * topics, no queues, no index, no second thread, and loses everything when it ends: what it costs is what a send costs before anybody
- * has promised anything.
+ * One thread on epoll: reads frames with JSON headers, walks the header to find opaque and properties, computes the
+ * CRC-32 of the body, copies a record of the right size into a mapped file and answers with the fields a Java client
+ * reads. It has no topics, no queues, no index, no second thread, and loses everything when it ends: what it costs is
+ * what a send costs before anybody has promised anything.
  *
  *   bare_loop DIRECTORY     prints "listening on 127.0.0.1:PORT" and serves until it is killed */
 #include "bytes.h"

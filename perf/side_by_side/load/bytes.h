@@ -1,7 +1,7 @@
 /* Big-endian words, decimal and hexadecimal digits, and the clock: the small change of a load generator.
  *
- * Nothing here is shared with the broker on purpose. A mistake in its helpers must not be repeated on this side, where it
- * would look like agreement. */
+ * Nothing here is shared with the broker on purpose. A mistake in its helpers must not be repeated on this side, where
+ * it would look like agreement. */
 #ifndef PYMQ_LOAD_BYTES_H
 #define PYMQ_LOAD_BYTES_H
 
@@ -13,9 +13,7 @@
 #define NS_PER_MS 1000000LL
 #define NS_PER_US 1000LL
 
-static inline uint16_t get_be16(const uint8_t *source) {
-    return (uint16_t)(source[0] << 8 | source[1]);
-}
+static inline uint16_t get_be16(const uint8_t *source) { return (uint16_t)(source[0] << 8 | source[1]); }
 
 static inline uint32_t get_be32(const uint8_t *source) {
     uint32_t value;

@@ -88,9 +88,7 @@ uint8_t *connection_reserve(struct connection *connection, size_t size) {
     return connection->out + connection->out_end;
 }
 
-void connection_commit(struct connection *connection, size_t size) {
-    connection->out_end += size;
-}
+void connection_commit(struct connection *connection, size_t size) { connection->out_end += size; }
 
 bool connection_flush(struct connection *connection) {
     while (connection->out_begin < connection->out_end) {
@@ -116,8 +114,8 @@ bool connection_fill(struct connection *connection) {
     }
     if (connection->in_end == connection->in_capacity)
         fail(EXIT_PEER, "%s sent a frame larger than %zu bytes", connection->address, connection->in_capacity);
-    ssize_t received = recv(connection->fd, connection->in + connection->in_end,
-                            connection->in_capacity - connection->in_end, 0);
+    ssize_t received =
+        recv(connection->fd, connection->in + connection->in_end, connection->in_capacity - connection->in_end, 0);
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
     if (received < 0)

@@ -1,8 +1,8 @@
 /* One TCP connection to a broker with its two buffers; sized once, nothing is allocated afterwards.
  *
- * Requests are composed straight into the output buffer and leave in as few send() calls as the loop makes; answers are read
- * in bulk and handed out frame by frame, in place. Errors of the connection end the program: a load that lost a connection has no
- * figure to report. */
+ * Requests are composed straight into the output buffer and leave in as few send() calls as the loop makes; answers are
+ * read in bulk and handed out frame by frame, in place. Errors of the connection end the program: a load that lost a
+ * connection has no figure to report. */
 #ifndef PYMQ_LOAD_CONNECTION_H
 #define PYMQ_LOAD_CONNECTION_H
 
@@ -30,8 +30,8 @@ struct connection {
 void connection_open(struct connection *connection, const char *address, size_t in_capacity, size_t out_capacity);
 void connection_close(struct connection *connection);
 
-/* Let recv() and send() wait, at most `wait_ms` at a time: with one connection there is nothing else to wait for, and epoll
- * would only add a call to every round trip. */
+/* Let recv() and send() wait, at most `wait_ms` at a time: with one connection there is nothing else to wait for, and
+ * epoll would only add a call to every round trip. */
 void connection_block(struct connection *connection, int wait_ms);
 void connection_unblock(struct connection *connection);
 

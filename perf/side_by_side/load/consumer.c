@@ -74,16 +74,16 @@ static void pull(struct consumer *consumer, struct puller *puller, unsigned queu
     snprintf(batch_digits, sizeof batch_digits, "%u", options->pull_batch);
     snprintf(sys_flag_digits, sizeof sys_flag_digits, "%d", sys_flag);
     const struct field json[] = {
-        {"queueId", queue_digits}, {"maxMsgBytes", "262144"}, {"maxMsgNums", batch_digits}, {"sysFlag", sys_flag_digits},
-        {"suspendTimeoutMillis", "15000"}, {"commitOffset", commit_digits}, {"bname", options->broker_name},
-        {"topic", options->topic}, {"queueOffset", offset_digits}, {"expressionType", "TAG"}, {"subVersion", SUB_VERSION},
-        {"consumerGroup", options->group},
+        {"queueId", queue_digits},       {"maxMsgBytes", "262144"},         {"maxMsgNums", batch_digits},
+        {"sysFlag", sys_flag_digits},    {"suspendTimeoutMillis", "15000"}, {"commitOffset", commit_digits},
+        {"bname", options->broker_name}, {"topic", options->topic},         {"queueOffset", offset_digits},
+        {"expressionType", "TAG"},       {"subVersion", SUB_VERSION},       {"consumerGroup", options->group},
     };
     const struct field binary[] = {
-        {"consumerGroup", options->group}, {"topic", options->topic}, {"queueId", queue_digits},
-        {"queueOffset", offset_digits}, {"maxMsgNums", batch_digits}, {"sysFlag", sys_flag_digits},
-        {"commitOffset", commit_digits}, {"suspendTimeoutMillis", "15000"}, {"subVersion", SUB_VERSION},
-        {"expressionType", "TAG"}, {"maxMsgBytes", "262144"}, {"bname", options->broker_name},
+        {"consumerGroup", options->group}, {"topic", options->topic},         {"queueId", queue_digits},
+        {"queueOffset", offset_digits},    {"maxMsgNums", batch_digits},      {"sysFlag", sys_flag_digits},
+        {"commitOffset", commit_digits},   {"suspendTimeoutMillis", "15000"}, {"subVersion", SUB_VERSION},
+        {"expressionType", "TAG"},         {"maxMsgBytes", "262144"},         {"bname", options->broker_name},
     };
     const struct request request = {
         .code = REQUEST_PULL_MESSAGE,
@@ -184,8 +184,7 @@ static void take_messages(struct consumer *consumer, struct cursor *cursor, cons
     histogram_add(&consumer->pull_latency, now_ns - cursor->sent_ns);
 }
 
-static void take_answer(struct consumer *consumer, struct puller *puller, const struct answer *answer,
-                        int64_t now_ns) {
+static void take_answer(struct consumer *consumer, struct puller *puller, const struct answer *answer, int64_t now_ns) {
     const struct options *options = consumer->options;
     unsigned queue = ((uint32_t)answer->opaque - OPAQUE_FIRST) % options->queues;
     struct cursor *cursor = &consumer->cursors[queue];
@@ -193,14 +192,10 @@ static void take_answer(struct consumer *consumer, struct puller *puller, const 
         fail(EXIT_PEER, "%s answered opaque %d, which is not under way", options->address, answer->opaque);
     cursor->opaque = 0;
     switch (answer->code) {
-    case RESPONSE_SUCCESS:
-        take_messages(consumer, cursor, answer, now_ns);
-        break;
+    case RESPONSE_SUCCESS: take_messages(consumer, cursor, answer, now_ns); break;
     case RESPONSE_PULL_NOT_FOUND:
     case RESPONSE_PULL_RETRY_IMMEDIATELY:
-    case RESPONSE_PULL_OFFSET_MOVED:
-        consumer->pulls_empty++;
-        break;
+    case RESPONSE_PULL_OFFSET_MOVED: consumer->pulls_empty++; break;
     default:
         fail(EXIT_PEER, "%s refused a pull of queue %u of %s at %lld: code %d, %.*s", options->address, queue,
              options->topic, (long long)cursor->next_offset, answer->code, (int)answer->remark.size,

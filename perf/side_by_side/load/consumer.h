@@ -1,7 +1,7 @@
 /* The receiving half: pulls as a push consumer makes them, one under way a queue at most, the suspend flag always set.
  *
- * A queue belongs to one connection. A connection works on `window` of its queues at a time; the others wait until one of those has
- * reached its end. Queues without an end (long polling) never leave. */
+ * A queue belongs to one connection. A connection works on `window` of its queues at a time; the others wait until one
+ * of those has reached its end. Queues without an end (long polling) never leave. */
 #ifndef PYMQ_LOAD_CONSUMER_H
 #define PYMQ_LOAD_CONSUMER_H
 
@@ -40,8 +40,8 @@ struct consumer {
     uint64_t received_bytes;
     uint64_t pulls_found;
     uint64_t pulls_empty;
-    uint64_t gaps;    /* messages whose queue offset was not the one after the last */
-    uint64_t corrupt; /* bodies that no generator wrote; looked at only with a ledger or in deliver */
+    uint64_t gaps;                 /* messages whose queue offset was not the one after the last */
+    uint64_t corrupt;              /* bodies that no generator wrote; looked at only with a ledger or in deliver */
     struct histogram pull_latency; /* of pulls that found something */
     struct histogram delivery;     /* from intended send to receipt, of messages of `measure_sender` */
     bool measure_delivery;

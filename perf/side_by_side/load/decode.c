@@ -4,7 +4,7 @@
 #include "bytes.h"
 #include "encode.h"
 
-/* What a header gives away about where things stand, for the shapes. Positions are those of the values, in the header. */
+/* What a header gives away about where things stand, for the shapes. Positions are those of values. */
 struct places {
     size_t code;
     size_t flag;
@@ -253,12 +253,9 @@ static bool decode(const uint8_t *frame, size_t size, struct answer *answer, str
     };
     const char *header = (const char *)frame + FRAME_PREFIX_SIZE;
     switch (word >> 24) {
-    case CODEC_JSON:
-        return decode_json(header, header_size, answer, places);
-    case CODEC_ROCKETMQ:
-        return decode_rocketmq(header, header_size, answer);
-    default:
-        return false;
+    case CODEC_JSON: return decode_json(header, header_size, answer, places);
+    case CODEC_ROCKETMQ: return decode_rocketmq(header, header_size, answer);
+    default: return false;
     }
 }
 

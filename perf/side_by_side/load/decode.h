@@ -1,8 +1,8 @@
 /* Answers of a broker, in either header codec: just what a load generator has to know of them.
  *
  * The full reader walks the header whatever the order of its keys. Answers to one kind of request look alike, so a
- * `struct shapes` remembers where the full reader found code, flag and opaque in an answer of a given header length; the next
- * one of that length is checked at those places (the names of the keys included) and read without a walk. */
+ * `struct shapes` remembers where the full reader found code, flag and opaque in an answer of a given header length;
+ * the next one of that length is checked at those places (the names of the keys included) and read without a walk. */
 #ifndef PYMQ_LOAD_DECODE_H
 #define PYMQ_LOAD_DECODE_H
 
@@ -57,7 +57,8 @@ struct shapes {
     struct shape of[SHAPE_COUNT];
 };
 
-/* Whether a whole frame lies in `source`: its size with the length word, 0 when more must arrive, -1 when the length cannot be. */
+/* Whether a whole frame lies in `source`: its size with the length word, 0 when more must arrive, -1 when the length
+ * cannot be. */
 int64_t frame_size(const uint8_t *source, size_t size);
 
 /* Read a whole frame. False when it is not an answer or a request in one of the codecs. */
@@ -67,8 +68,6 @@ bool decode_answer(const uint8_t *frame, size_t size, struct answer *answer);
 bool decode_answer_shaped(const uint8_t *frame, size_t size, struct shapes *shapes, struct answer *answer);
 
 /* A request of the broker to us (flag bit 0 clear): a notification we need not answer. */
-static inline bool is_request(const struct answer *answer) {
-    return (answer->flag & 1) == 0;
-}
+static inline bool is_request(const struct answer *answer) { return (answer->flag & 1) == 0; }
 
 #endif

@@ -1,7 +1,7 @@
 /* Mode deliver: messages on a schedule, received by long polling; from the intended moment of sending to the receipt.
  *
- * Producer and consumer share one thread and one clock. All queues are held open by pulls of one connection, as a push consumer
- * does; the messages go round the queues on the connections of the producer. */
+ * Producer and consumer share one thread and one clock. All queues are held open by pulls of one connection, as a push
+ * consumer does; the messages go round the queues on the connections of the producer. */
 #include "modes.h"
 
 #include "admin.h"

@@ -15,6 +15,8 @@ struct writer {
 };
 
 static void write_bytes(struct writer *writer, const void *source, size_t size) {
+    if (size == 0)
+        return; /* an absent body is a null pointer, which memcpy may not be given */
     if (writer->overflow || size > writer->capacity - writer->size) {
         writer->overflow = true;
         return;
@@ -23,9 +25,7 @@ static void write_bytes(struct writer *writer, const void *source, size_t size) 
     writer->size += size;
 }
 
-static void write_text(struct writer *writer, const char *text) {
-    write_bytes(writer, text, strlen(text));
-}
+static void write_text(struct writer *writer, const char *text) { write_bytes(writer, text, strlen(text)); }
 
 static void write_number(struct writer *writer, long long value) {
     char digits[24];

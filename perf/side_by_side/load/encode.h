@@ -4,8 +4,8 @@
  *
  *   JSON     {"code":…,"extFields":{"k":"v",…},"flag":0,"language":"JAVA","opaque":…,"serializeTypeCurrentRPC":"JSON",
  *            "version":513}: compact, every field value a string, control characters as \u00XX
- *   ROCKETMQ code (2) language (1) version (2) opaque (4) flag (4) remark length (4) fields length (4), then for each field
- *            key length (2), key, value length (4), value
+ *   ROCKETMQ code (2) language (1) version (2) opaque (4) flag (4) remark length (4) fields length (4), then for
+ *            each field key length (2), key, value length (4), value
  *
  * A request sent a million times is encoded once: `encode_request` says where the opaque went, the caller finds its
  * place-holders, and per message only digits are patched. */
@@ -47,8 +47,8 @@ struct request {
     size_t body_size;
 };
 
-/* Encode into `target`. `*opaque_position` is where the opaque stands, to be written by `patch_opaque`; it is OPAQUE_FIRST
- * until then. Returns the frame's size, or 0 when `capacity` is too small. */
+/* Encode into `target`. `*opaque_position` is where the opaque stands, to be written by `patch_opaque`; it is
+ * OPAQUE_FIRST until then. Returns the frame's size, or 0 when `capacity` is too small. */
 size_t encode_request(uint8_t *target, size_t capacity, enum codec codec, const struct request *request,
                       size_t *opaque_position);
 

@@ -1,8 +1,8 @@
 /* A histogram of durations in nanoseconds with logarithmic buckets, after the idea of HdrHistogram.
  *
- * Values below 128 have a bucket each; above, every power of two is cut into 128 equal buckets, so a bucket is never wider
- * than 1/128 of its values (0.8 %). Count, sum, smallest and largest value are exact. Adding costs a few instructions and no
- * memory, so every message is counted and none is sampled. */
+ * Values below 128 have a bucket each; above, every power of two is cut into 128 equal buckets, so a bucket is never
+ * wider than 1/128 of its values (0.8 %). Count, sum, smallest and largest value are exact. Adding costs a few
+ * instructions and no memory, so every message is counted and none is sampled. */
 #ifndef PYMQ_LOAD_HISTOGRAM_H
 #define PYMQ_LOAD_HISTOGRAM_H
 
@@ -28,8 +28,8 @@ void histogram_add(struct histogram *histogram, int64_t value);
 /* Add all of `source` to `target`. */
 void histogram_merge(struct histogram *target, const struct histogram *source);
 
-/* The value that at least `per_million` millionths of all values do not exceed: the upper edge of the bucket of that rank,
- * never above the largest value seen. 0 when empty. */
+/* The value that at least `per_million` millionths of all values do not exceed: the upper edge of the bucket of that
+ * rank, never above the largest value seen. 0 when empty. */
 uint64_t histogram_quantile(const struct histogram *histogram, uint32_t per_million);
 
 /* 0 when empty. */

@@ -67,17 +67,17 @@ static void close_at_exit(void) {
 struct ledger *ledger_open(const char *path, const char *topic) {
     static const char head[] = "# pymq-ledger 1\n"
                                "# kind\ttopic\tqueue\tqueueOffset\tmsgId\tsender\tsequence\tintendedNs\tsentNs\tdoneNs";
-    struct ledger *ledger = malloc(sizeof *ledger);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        fail(EXIT_MACHINE, "the ledger '%s' cannot be written: %s", path, strerror(errno));
+    struct ledger *ledger = open_ledger = malloc(sizeof *ledger);
     if (ledger == NULL || strlen(topic) >= sizeof ledger->topic)
         fail(EXIT_MACHINE, "no ledger: no memory, or the topic '%s' is too long", topic);
     ledger->size = 0;
     ledger->topic_size = strlen(topic);
     memcpy(ledger->topic, topic, ledger->topic_size);
-    ledger->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (ledger->fd < 0)
-        fail(EXIT_MACHINE, "the ledger '%s' cannot be written: %s", path, strerror(errno));
+    ledger->fd = fd;
     put_text(ledger, head, sizeof head - 1, '\n');
-    open_ledger = ledger;
     atexit(close_at_exit);
     return ledger;
 }

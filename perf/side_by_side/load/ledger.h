@@ -1,6 +1,6 @@
 /* The ledger: what the generator knows about each message, for whoever compares it with what a store holds afterwards.
  *
- * Text, one line a message, ten columns separated by tabs, first line "# pymq-ledger 1", second the names of the columns:
+ * Text, one line a message, ten columns separated by tabs, first line "# pymq-ledger 1", second the columns' names:
  *
  *   kind topic queue queueOffset msgId sender sequence intendedNs sentNs doneNs
  *
@@ -10,8 +10,9 @@
  *   R  received by a consumer; sentNs is "-", doneNs when it was read; msgId as the broker would have answered it
  *   C  received, but the body is not one a generator wrote: sender, sequence and intendedNs are "-"
  *
- * sender and sequence are those of the body and name a message for good. Times are nanoseconds of the machine's monotonic clock. Lines
- * are buffered and written at the end, on failure too; a generator that is killed loses its last buffer, not its first lines. */
+ * sender and sequence are those of the body and name a message for good. Times are nanoseconds of the machine's
+ * monotonic clock. Lines are buffered and written at the end, on failure too; a generator that is killed loses its last
+ * buffer, not its first lines. */
 #ifndef PYMQ_LOAD_LEDGER_H
 #define PYMQ_LOAD_LEDGER_H
 

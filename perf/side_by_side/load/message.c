@@ -21,9 +21,7 @@
 #define UNIQ_TIME_POSITION 20
 #define UNIQ_COUNTER_POSITION 28
 
-static uint8_t filling_at(size_t position) {
-    return (uint8_t)('a' + position * 7 % 26);
-}
+static uint8_t filling_at(size_t position) { return (uint8_t)('a' + position * 7 % 26); }
 
 static void fill_body(uint8_t *body, size_t size, uint32_t sender) {
     put_be32(body, BODY_MAGIC);
@@ -49,7 +47,8 @@ bool body_filling_is_right(const uint8_t *body, size_t size) {
     return true;
 }
 
-/* The property string with place-holders, in the order a Java client's map gives them. `outer` is a batch's own: no key, no tag. */
+/* The property string with place-holders, in the order a Java client's map gives them. `outer` is a batch's own: no
+ * key, no tag. */
 static void property_text(char *target, size_t capacity, enum properties properties, bool outer) {
     const char *keys = properties == PROPERTIES_JAVA_KEYS && !outer ? "KEYS\1" KEYS_HOLDER "\2" : "";
     const char *tags = properties >= PROPERTIES_JAVA_TAGS && !outer ? "TAGS\1TagA\2" : "";
@@ -59,7 +58,8 @@ static void property_text(char *target, size_t capacity, enum properties propert
         snprintf(target, capacity, "%sUNIQ_KEY\1" UNIQ_KEY_HOLDER "\2WAIT\1true\2%s", keys, tags);
 }
 
-/* One message of a batch: size (4) magic (4) CRC (4) flag (4), all but the size zero; body and properties with their lengths. */
+/* One message of a batch: size (4) magic (4) CRC (4) flag (4), all but the size zero; body and properties with their
+ * lengths. */
 static size_t write_batch_item(uint8_t *target, const struct message_plan *plan, const char *properties) {
     size_t properties_size = strlen(properties);
     size_t size = BATCH_ITEM_OVERHEAD + plan->body_size + properties_size;
@@ -132,9 +132,10 @@ static bool frame_open(struct message_frame *frame, const struct message_plan *p
     }
     /* SendMessageRequestHeaderV2. No "l" (maxReconsumeTimes): it is null in a producer, and a null is not written. */
     const struct field fields[] = {
-        {"a", plan->producer_group}, {"b", plan->topic}, {"c", "TBW102"}, {"d", "4"}, {"e", queue_digits},
-        {"f", "0"}, {"g", BORN_HOLDER}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
-        {"m", batch ? "true" : "false"}, {"n", plan->broker_name},
+        {"a", plan->producer_group}, {"b", plan->topic}, {"c", "TBW102"},    {"d", "4"},
+        {"e", queue_digits},         {"f", "0"},         {"g", BORN_HOLDER}, {"h", "0"},
+        {"i", properties},           {"j", "0"},         {"k", "false"},     {"m", batch ? "true" : "false"},
+        {"n", plan->broker_name},
     };
     const struct request request = {
         .code = batch ? REQUEST_SEND_BATCH_MESSAGE : REQUEST_SEND_MESSAGE_V2,

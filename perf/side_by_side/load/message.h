@@ -2,11 +2,11 @@
  *
  * Body (at least 24 bytes):
  *
- *   magic (4, "PyLd")  sender (4)  sequence (8)  intended send time, monotonic ns (8)  filling, the same for every message
+ *   magic (4, "PyLd")  sender (4)  sequence (8)  intended send time, monotonic ns (8)  filling, always the same
  *
- * so a receiver knows without any table how long the message was on its way, which one it is and whether its bytes are right.
+ * so a receiver knows without any table how long the message was on its way, which one it is, and if it is whole.
  *
- * A frame is made once per queue and patched per message: opaque, bornTimestamp, UNIQ_KEY, KEYS, and the body's stamp. */
+ * A frame is made once per queue and patched per message: opaque, bornTimestamp, UNIQ_KEY, KEYS, the body's stamp. */
 #ifndef PYMQ_LOAD_MESSAGE_H
 #define PYMQ_LOAD_MESSAGE_H
 
@@ -76,7 +76,8 @@ size_t message_frame_size_max(const struct message_source *source);
 /* Set the time that goes into the messages composed from now on. */
 void message_source_tick(struct message_source *source, int64_t now_ms);
 
-/* Write the next request for `queue` to `target`, which has room for it. Takes `batch_count` sequence numbers. Returns its size. */
+/* Write the next request for `queue` to `target`, which has room for it. Takes `batch_count` sequence numbers. Returns
+ * the frame's size. */
 size_t message_compose(struct message_source *source, unsigned queue, uint32_t opaque, int64_t intended_ns,
                        uint8_t *target);
 

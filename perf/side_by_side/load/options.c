@@ -28,10 +28,28 @@ static const char usage[] =
     "  --directory DIR         sync-probe: where to write\n";
 
 enum option_code {
-    OPTION_BROKER = 256, OPTION_TOPIC, OPTION_QUEUES, OPTION_NO_CREATE_TOPIC, OPTION_CODEC, OPTION_PROPERTIES,
-    OPTION_BODY_SIZE, OPTION_CONNECTIONS, OPTION_WINDOW, OPTION_BATCH, OPTION_PULL_BATCH, OPTION_COUNT, OPTION_DURATION,
-    OPTION_TIMEOUT, OPTION_RATE, OPTION_GROUP, OPTION_BROKER_NAME, OPTION_SENDER, OPTION_LEDGER, OPTION_WATCH_PID,
-    OPTION_NO_SETTLE, OPTION_DIRECTORY,
+    OPTION_BROKER = 256,
+    OPTION_TOPIC,
+    OPTION_QUEUES,
+    OPTION_NO_CREATE_TOPIC,
+    OPTION_CODEC,
+    OPTION_PROPERTIES,
+    OPTION_BODY_SIZE,
+    OPTION_CONNECTIONS,
+    OPTION_WINDOW,
+    OPTION_BATCH,
+    OPTION_PULL_BATCH,
+    OPTION_COUNT,
+    OPTION_DURATION,
+    OPTION_TIMEOUT,
+    OPTION_RATE,
+    OPTION_GROUP,
+    OPTION_BROKER_NAME,
+    OPTION_SENDER,
+    OPTION_LEDGER,
+    OPTION_WATCH_PID,
+    OPTION_NO_SETTLE,
+    OPTION_DIRECTORY,
 };
 
 static const struct option long_options[] = {
@@ -75,13 +93,9 @@ static const char *const mode_names[] = {
     [MODE_SYNC_PROBE] = "sync-probe",
 };
 
-const char *properties_name(enum properties properties) {
-    return properties_names[properties];
-}
+const char *properties_name(enum properties properties) { return properties_names[properties]; }
 
-const char *codec_name(enum codec codec) {
-    return codec_names[codec];
-}
+const char *codec_name(enum codec codec) { return codec_names[codec]; }
 
 static unsigned pick(const char *what, const char *given, const char *const *names, unsigned count) {
     for (unsigned i = 0; i < count; i++)

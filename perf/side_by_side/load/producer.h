@@ -1,8 +1,9 @@
 /* The sending half: connections with a window of requests each, what is under way on them, and what became of it.
  *
- * Two ways to drive it. Closed loop: `producer_fill` keeps every window full, and a round trip is measured from the moment the
- * request is handed over. Open loop: `producer_send_due` follows a schedule; a message's time starts at its *intended* moment whether or
- * not the generator or the window let it go then, so a stall is paid by every message it delayed (no coordinated omission). */
+ * Two ways to drive it. Closed loop: `producer_fill` keeps every window full, and a round trip is measured from the
+ * moment the request is handed over. Open loop: `producer_send_due` follows a schedule; a message's time starts at its
+ * *intended* moment whether or not the generator or the window let it go then, so a stall is paid by every message it
+ * delayed (no coordinated omission). */
 #ifndef PYMQ_LOAD_PRODUCER_H
 #define PYMQ_LOAD_PRODUCER_H
 
@@ -57,7 +58,8 @@ struct producer {
     struct histogram lateness; /* open loop: from intended to handed over */
 };
 
-/* Connect everything. If the program ends while requests are under way, they go into the ledger as unknown. Connections are added to `epoll_fd` with `event_base` + number as their data. */
+/* Connect everything. If the program ends while requests are under way, they go into the ledger as unknown. Connections
+ * are added to `epoll_fd` with `event_base` + number as their data. */
 void producer_open(struct producer *producer, const struct options *options, struct ledger *ledger, int epoll_fd,
                    uint64_t event_base);
 void producer_close(struct producer *producer);

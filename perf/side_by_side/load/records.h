@@ -22,7 +22,8 @@ struct record {
     size_t body_size;
 };
 
-/* Step through `source`; `*position` starts at 0. Returns 1 with a record, 0 at the exact end, -1 when it is not a record. */
+/* Step through `source`; `*position` starts at 0. Returns 1 with a record, 0 at the exact end, -1 when it is not a
+ * record. */
 int record_next(const uint8_t *source, size_t size, size_t *position, struct record *record);
 
 /* The id a broker gives the message: store host and physical offset in hexadecimal. Returns its length. */

@@ -6,8 +6,8 @@
  *   8 x 8, --batch 32               SEND_BATCH_MESSAGE
  *   --rate                          a schedule, for what a send costs while something else goes on
  *
- * The window of the figures opens after connections, topic and queue ends are there, and closes when the queues show every
- * acknowledged message: an answer given before its dispatch is done is not yet all of the broker's work. */
+ * The window of the figures opens after connections, topic and queue ends are there, and closes when the queues show
+ * every acknowledged message: an answer given before its dispatch is done is not yet all of the broker's work. */
 #include "modes.h"
 
 #include "admin.h"
@@ -42,8 +42,8 @@ static void check_deadline(const struct send_run *run) {
     const struct producer *producer = &run->producer;
     if (monotonic_ns() > run->deadline_ns)
         fail(EXIT_TIME_OUT, "timed out after %.0f s: %llu messages acknowledged, %llu refused, %llu under way",
-             run->options->timeout_s, (unsigned long long)producer->acknowledged,
-             (unsigned long long)producer->refused, (unsigned long long)producer_pending(producer));
+             run->options->timeout_s, (unsigned long long)producer->acknowledged, (unsigned long long)producer->refused,
+             (unsigned long long)producer_pending(producer));
 }
 
 /* One connection: it sleeps in recv() itself. */

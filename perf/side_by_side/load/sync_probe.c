@@ -1,7 +1,8 @@
 /* Mode sync-probe: what this disk takes for the bytes of a group commit, with nothing of a broker in the way.
  *
- * A file is allocated ahead as a log file is, and filled front to back: --batch records of --body-size bytes by one pwrite, then
- * fdatasync, again and again. The time of a round is what the senders of one group commit would wait at least. */
+ * A file is allocated ahead as a log file is, and filled front to back: --batch records of --body-size bytes by one
+ * pwrite, then fdatasync, again and again. The time of a round is what the senders of one group commit would wait at
+ * least. */
 #include "modes.h"
 
 #include "bytes.h"
