@@ -1,0 +1,224 @@
+"""Configuration: files as people have them, who wins, what is said about keys without effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.config import BrokerConfig
+from pymq.broker.config_source import (
+    BROKER_ROWS,
+    STORE_ROWS,
+    Given,
+    all_properties,
+    build_config,
+    explain,
+    from_environment,
+    important_properties,
+    read_config_file,
+)
+from pymq.broker.known_keys import KNOWN_KEYS
+from pymq.errors import ConfigError
+
+# As shipped in conf/2m-noslave/broker-a.properties, and what operators add to it.
+NO_SLAVE = """
+# Licensed to nobody
+brokerClusterName=DefaultCluster
+brokerName=broker-a
+brokerId=0
+deleteWhen=04
+fileReservedTime=48
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+"""
+
+CONTAINER = """
+brokerClusterName = DefaultCluster
+brokerName : broker-b
+brokerId 0
+namesrvAddr = ns1:9876;\\
+              ns2:9876
+! the address clients can reach
+brokerIP1 = 192.0.2.7
+diskMaxUsedSpaceRatio=95
+storePathRootDir=/srv/store
+storePathCommitLog=/srv/store/commitlog
+mapedFileSizeCommitLog=1048576
+mappedFileSizeConsumeQueue=6001
+autoCreateTopicEnable=False
+sendMessageThreadPoolNums=64
+useReentrantLockWhenPutMessage=true
+"""
+
+
+def load(tmp_path, text):
+    """The configuration of a file with that text."""
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    return build_config(read_config_file(path), config_path=str(path))
+
+
+def given(**values):
+    """The configuration of these keys alone."""
+    return build_config(Given(key, value, "here") for key, value in values.items())
+
+
+def test_the_sample_file_of_the_distribution_works_without_a_word(tmp_path):
+    """The sample file of the distribution works without a word."""
+    loaded = load(tmp_path, NO_SLAVE)
+    assert loaded.warnings == []
+    assert (loaded.config.broker_name, loaded.config.store.file_reserved_time_hours) == ("broker-a", 48)
+    assert loaded.config.store.flush_disk_type == "ASYNC_FLUSH"
+    assert loaded.config.store.mapped_file_size_commit_log == 1 << 30
+
+
+def test_separators_continuations_comments_and_old_spellings_are_read(tmp_path):
+    """Separators continuations comments and old spellings are read."""
+    config = load(tmp_path, CONTAINER).config
+    assert (config.broker_name, config.broker_id) == ("broker-b", 0)
+    assert config.namesrv_addr == "ns1:9876;ns2:9876"
+    assert config.store.mapped_file_size_commit_log == 1048576
+    assert config.store.mapped_file_size_consume_queue == 6020
+    assert not config.auto_create_topic_enable
+    assert config.resolved().store_path_commit_log == "/srv/store/commitlog"
+
+
+def test_a_known_key_without_effect_is_named_only_when_it_says_something_else_than_the_default(tmp_path):
+    """A known key without effect is named only when it says something else than the default."""
+    warnings = load(tmp_path, CONTAINER).warnings
+    assert sum("sendMessageThreadPoolNums" in warning for warning in warnings) == 1
+    assert not any("useReentrantLock" in warning for warning in warnings)
+    assert any("broker.conf:15" in warning for warning in warnings)
+
+
+def test_values_that_rocketmq_accepts_are_brought_into_bounds_and_said(tmp_path):
+    """Values that rocketmq accepts are brought into bounds and said."""
+    loaded = load(tmp_path, CONTAINER)
+    assert loaded.config.store.disk_max_used_space_ratio == 85
+    assert any("diskMaxUsedSpaceRatio=95" in warning for warning in loaded.warnings)
+    loaded = given(diskSpaceWarningLevelRatio="80", diskMaxUsedSpaceRatio="5")
+    store = loaded.config.store
+    levels = (store.disk_max_used_space_ratio, store.disk_space_clean_forcibly_ratio)
+    assert (*levels, store.disk_space_warning_level_ratio) == (10, 0.8, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("key", "suggestion"),
+    [("listenport", "listenPort"), ("brokerNam", "brokerName"), ("flushDiskTyp", "flushDiskType"), ("zzzz", None)],
+)
+def test_an_unknown_key_is_a_warning_with_a_suggestion_and_an_error_when_strict(key, suggestion):
+    """An unknown key is a warning with a suggestion and an error when strict."""
+    (warning,) = given(**{key: "1"}).warnings
+    assert "here" in warning
+    assert key in warning
+    assert (f"did you mean {suggestion}?" in warning) is (suggestion is not None)
+    with pytest.raises(ConfigError, match=key):
+        given(**{key: "1", "strictConfig": "true"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("listenPort", "x"), ("autoCreateTopicEnable", "yes"), ("listenPort", "70000"), ("flushDiskType", "SYNC"),
+     ("brokerRole", "SLAVE"), ("deleteWhen", "99"), ("listenPort", "2"), ("dataPlane", "java")],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_refused(key, value):
+    """A value that cannot be is refused."""
+    with pytest.raises(ConfigError):
+        given(**{key: value})
+
+
+def test_a_wrong_type_names_file_and_line(tmp_path):
+    """A wrong type names file and line."""
+    with pytest.raises(ConfigError, match=r"broker\.conf:2: listenPort='x'"):
+        load(tmp_path, "brokerName=a\nlistenPort=x\n")
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
+    """A file that is not there is one clear line."""
+    with pytest.raises(ConfigError, match=r"missing\.conf: No such file"):
+        read_config_file(tmp_path / "missing.conf")
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment():
+    """The command line wins over the file and the file over the environment."""
+    environment = from_environment({"NAMESRV_ADDR": "env:1", "ROCKETMQ_HOME": "/opt", "OTHER": "x"})
+    file = [Given("namesrvAddr", "file:1", "broker.conf:1")]
+    line = [Given("namesrvAddr", "line:1", "command line")]
+    assert build_config(environment).config.namesrv_addr == "env:1"
+    assert build_config([*environment, *file]).config.namesrv_addr == "file:1"
+    loaded = build_config([*environment, *file, *line])
+    assert loaded.config.namesrv_addr == "line:1"
+    text = explain(loaded)
+    assert "line:1  [command line]" in text
+    assert "/opt  [environment ROCKETMQ_HOME]" in text
+    assert "10911  [default]" in text
+
+
+def test_the_keys_of_5_5_0_are_known_with_their_defaults():
+    """Spot checks of the table against the golden GET_BROKER_CONFIG answer's first lines, and its size."""
+    expected = {
+        "accessMessageInMemoryHotRatio": "26",
+        "ackThreadPoolQueueCapacity": "100000",
+        "brokerNotActiveTimeoutMillis": "10000",
+        "cgColdReadThreshold": "3145728",
+        "transactionCheckInterval": "30000",
+        "haListenPort": "10912",
+        "serverSocketBacklog": "1024",
+    }
+    assert {key: KNOWN_KEYS[key].default for key in expected} == expected
+    assert len(KNOWN_KEYS) > 500
+
+
+def test_every_supported_key_is_rocketmq_s_or_listed_as_our_own():
+    """Every supported key is rocketmq s or listed as our own."""
+    own = {"dataPlane", "strictConfig", "reactorThreads", "namesrvListenPort"}
+    assert {key for key in (*BROKER_ROWS, *STORE_ROWS) if key not in KNOWN_KEYS} == own
+
+
+def test_printed_properties_give_the_same_configuration_again():
+    """Printed properties give the same configuration again."""
+    config = given(listenPort="12345", diskSpaceWarningLevelRatio="88", traceOn="false", aclEnable="true").config
+    printed = all_properties(config)
+    again = build_config(Given(key, value, "again") for key, value in printed.items() if value != "")
+    assert again.config.replace(others={}) == config.replace(others={})
+    assert printed["aclEnable"] == "true"
+    assert printed["diskSpaceWarningLevelRatio"] == "88"
+
+
+def test_important_properties_are_few_and_have_the_names():
+    """Important properties are few and have the names."""
+    found = important_properties(BrokerConfig())
+    assert {"brokerName", "namesrvAddr", "storePathRootDir", "flushDiskType", "dataPlane"} <= set(found)
+    assert len(found) < 100
+
+
+def test_nothing_configured_means_loopback_alone():
+    """Nothing configured means loopback alone."""
+    config = BrokerConfig().resolved()
+    assert (config.bind_address, config.broker_ip1, config.broker_ip2) == ("127.0.0.1",) * 3
+    assert config.store_path_root_dir.endswith("/store")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"namesrv_addr": "ns:9876"}, {"broker_config_path": "broker.conf"}, {"broker_ip1": "192.0.2.7"}],
+)
+def test_a_name_server_a_file_or_an_address_opens_the_broker(settings):
+    """A name server a file or an address opens the broker."""
+    assert BrokerConfig(**settings).resolved().bind_address == "0.0.0.0"
+
+
+def test_a_bind_address_is_also_what_clients_are_told():
+    """A bind address is also what clients are told."""
+    config = BrokerConfig(bind_address="192.0.2.9").resolved()
+    assert (config.bind_address, config.broker_ip1) == ("192.0.2.9", "192.0.2.9")
+
+
+def test_a_log_elsewhere_than_in_the_store_is_refused_with_a_way_out(tmp_path):
+    """A log elsewhere than in the store is refused with a way out."""
+    config = BrokerConfig(store_path_root_dir=str(tmp_path), store_path_commit_log="/elsewhere/commitlog")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        config.resolved()
+    (tmp_path / "log").mkdir()
+    (tmp_path / "commitlog").symlink_to(tmp_path / "log")
+    linked = BrokerConfig(store_path_root_dir=str(tmp_path), store_path_commit_log=str(tmp_path / "log"))
+    assert linked.resolved().store_path_commit_log == str(tmp_path / "commitlog")

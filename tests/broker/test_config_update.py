@@ -1,0 +1,67 @@
+"""Changing the configuration of a running broker: what is live, what is kept, the file's other lines."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pymq import java_properties
+from pymq.broker.config_update import changed_config, edit_properties, keep_changes
+from pymq.errors import ConfigError
+from tests.broker.fakes import FakeBroker
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """A broker with fakes around it, loaded."""
+    return FakeBroker(tmp_path)
+
+
+def test_a_live_key_changes_at_once_and_others_wait(broker, caplog):
+    """A live key changes at once and others wait."""
+    with caplog.at_level(logging.WARNING, "pymq.broker"):
+        config = changed_config(broker, {"brokerPermission": "4", "listenPort": "1234", "fileReservedTime": "5"})
+    assert (config.broker_permission, config.listen_port) == (4, 10911)
+    assert config.store.file_reserved_time_hours == 72
+    assert {record.getMessage() for record in caplog.records} >= {
+        "kept for the next start key=listenPort value=1234",
+        "kept for the next start key=fileReservedTime value=5",
+    }
+
+
+@pytest.mark.parametrize("changes", [{"brokerPermision": "4"}, {"brokerPermission": "x"}, {"brokerPermission": "8"}])
+def test_a_change_that_cannot_be_changes_nothing(broker, changes):
+    """A change that cannot be changes nothing."""
+    with pytest.raises(ConfigError):
+        changed_config(broker, {"traceOn": "false", **changes})
+
+
+def test_a_known_key_without_effect_is_shown_afterwards(broker):
+    """A known key without effect is shown afterwards."""
+    assert changed_config(broker, {"aclEnable": "true"}).others == {"aclEnable": "true"}
+
+
+def test_a_file_keeps_its_comments_and_other_lines():
+    """A file keeps its comments and other lines."""
+    text = "# head\nbrokerName=a\n\nlistenPort = 1 \\\n  2\n! note\nbrokerName : b\nlast=1"
+    edited = edit_properties(text, {"listenPort": "99", "brokerName": "c", "new": " lead\\slash"})
+    assert edited == "# head\n\nlistenPort=99\n! note\nbrokerName=c\nlast=1\nnew=\\ lead\\\\slash\n"
+    assert java_properties.to_dict(edited) == {
+        "listenPort": "99",
+        "brokerName": "c",
+        "last": "1",
+        "new": " lead\\slash",
+    }
+
+
+def test_changes_are_kept_in_the_file_given_or_in_the_store(broker, tmp_path):
+    """Changes are kept in the file given or in the store."""
+    keep_changes(broker, {"traceOn": "false"})
+    assert (tmp_path / "config" / "broker.properties").read_text() == "traceOn=false\n"
+    given = tmp_path / "broker.conf"
+    given.write_text("# mine\ntraceOn=true\n")
+    broker.config = broker.config.replace(broker_config_path=str(given))
+    keep_changes(broker, {"traceOn": "false"})
+    assert given.read_text() == "# mine\ntraceOn=false\n"
+    assert (tmp_path / "broker.conf.bak").read_text() == "# mine\ntraceOn=true\n"
