@@ -29,7 +29,7 @@ C_ALL := $(C_SOURCES) $(C_TESTING) $(wildcard csrc/fuzz/*.c tests/native/*.c)
 
 .PHONY: help venv build run
 help: ## this table
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.tools ## the virtual environment with every tool and dependency
 build: build/.built ## native modules, in place; rebuilds only what changed
@@ -139,6 +139,12 @@ sanitize: $(VENV)/.tools $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan) ## the 
 
 bench: build ## the figures of perf/, as ratios in one run
 	$(PY) -m pytest perf -p no:cacheprovider $(PYTEST_ARGS)
+
+.PHONY: bench-side-by-side
+bench-side-by-side: build ## pymq beside Apache RocketMQ, real processes, half an hour (SIDE_BY_SIDE_ARGS=--quick: minutes)
+	@tools/need.sh cc build-essential && tools/need.sh javac openjdk-17-jdk-headless && tools/need.sh mvn maven
+	@tools/need.sh redis-server redis-server || echo "bench-side-by-side: without Redis as a neighbour"
+	$(PY) -m perf.side_by_side $(SIDE_BY_SIDE_ARGS)
 
 FUZZERS := $(basename $(notdir $(wildcard csrc/fuzz/fuzz_*.c)))
 # What a harness begins with, besides what its last run found.
