@@ -1,5 +1,4 @@
-/* Mode pull: catch-up. Every queue is read from its beginning to where it ended when the run began, 32 messages a pull.
- */
+/* Mode pull: catch-up. Every queue is read from its start to where it ended when the run began, 32 messages a pull. */
 #include "modes.h"
 
 #include "bytes.h"
