@@ -15,6 +15,7 @@ PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 KILL_RUNS ?= 200
 CRASH_STATES ?= 10000
+DIFFERENTIAL_SEQUENCES ?= 2000
 
 PYX_SOURCES := $(wildcard pymq/_core/*.pyx pymq/_core/*.pxd pymq/_core/*.pxi pymq/_scan/_build.py)
 C_SOURCES := $(wildcard csrc/codec/*.c csrc/store/*.c csrc/wire/*.c csrc/remoting/*.c csrc/serve/*.c)
@@ -27,7 +28,7 @@ C_ALL := $(C_SOURCES) $(C_TESTING) $(wildcard csrc/fuzz/*.c tests/native/*.c)
 
 # --- set-up ----------------------------------------------------------------------------------------------------
 
-.PHONY: help venv build run
+.PHONY: help venv build run demo
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
@@ -58,7 +59,9 @@ build/.built: $(VENV)/.installed build/.switches setup.py $(PYX_SOURCES) $(C_SOU
 	$(PY) setup.py --quiet build_ext --inplace
 	touch $@
 
-run: build ## a demonstration of the embedded store
+run: build ## a broker with a name server inside, on loopback, its store in ~/store
+	$(PY) -m pymq.broker
+demo: build ## a demonstration of the embedded store
 	$(PY) -m pymq.demo
 
 # --- tests -----------------------------------------------------------------------------------------------------
@@ -171,6 +174,11 @@ kill-loop: build native-build ## kill a writing process KILL_RUNS times a mode (
 crash-sweep: native-build ## recover CRASH_STATES modelled crash images (10,000); the seed is printed
 	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 \
 		build/native/plain/bin/test_crash_sweep
+
+.PHONY: differential
+differential: build interop-tools ## DIFFERENTIAL_SEQUENCES (2,000) random sequences to pymq and to Apache RocketMQ, and to both data planes
+	PYMQ_DIFFERENTIAL_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) PYMQ_CONTRACT_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) \
+		$(PY) -m pytest -s tests/interop/differential tests/contract --timeout=7200 $(PYTEST_ARGS)
 
 full: build ## everything above, long sizes; the result goes to docs/full-result.md
 	$(PY) tools/full.py docs/full-result.md
