@@ -17,6 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pymq.broker.config import BrokerConfig
+    from pymq.broker.controller import Broker
     from pymq.embedded import EmbeddedStore, QueueInfo, open
     from pymq.errors import (
         ConfigError,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
         UnsupportedStoreError,
     )
     from pymq.message import Message, PhysicalOffset, QueueOffset, ReceivedMessage, SendManyResult, SendResult
+    from pymq.namesrv.config import NamesrvConfig
+    from pymq.namesrv.server import NameServer
     from pymq.store.config import StoreConfig
     from pymq.store.groups import ConsumerGroup
     from pymq.store.layout import config_for
@@ -53,6 +57,10 @@ if TYPE_CHECKING:
 
 # Name to the module that has it.
 _HOMES = {
+    "Broker": "pymq.broker.controller",
+    "BrokerConfig": "pymq.broker.config",
+    "NameServer": "pymq.namesrv.server",
+    "NamesrvConfig": "pymq.namesrv.config",
     "open": "pymq.embedded",
     "EmbeddedStore": "pymq.embedded",
     "QueueInfo": "pymq.embedded",
@@ -95,6 +103,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Broker",
+    "BrokerConfig",
     "ConfigError",
     "ConsumerGroup",
     "CorruptFileError",
@@ -107,6 +117,8 @@ __all__ = [
     "MappingBudgetError",
     "Message",
     "MessageTooLargeError",
+    "NameServer",
+    "NamesrvConfig",
     "NotFoundError",
     "OffsetNotFoundError",
     "PhysicalOffset",

@@ -248,7 +248,7 @@ def test_stub_and_extension_agree_on_public_names(stub: Path):
             assert missing == set(), name
 
 
-GENERATED = {"docs/config.md": "pymq.store.reference"}
+GENERATED = {"docs/config.md": "pymq.store.reference", "docs/broker-config.md": "pymq.broker.reference"}
 
 
 @pytest.mark.parametrize("page", GENERATED)

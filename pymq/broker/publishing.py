@@ -67,8 +67,12 @@ class Publisher:
         )
 
     def _is_group_special(self, group: SubscriptionGroup) -> bool:
-        """Whether a pull has to be looked at: something forbidden, or broadcasting refused."""
-        return not group.consume_broadcast_enable or self._broker.groups.has_forbidden(group.group_name)
+        """Whether a pull has to be looked at: something forbidden, broadcasting or lite pulls refused."""
+        return (
+            not group.consume_broadcast_enable
+            or not self._broker.config.lite_pull_message_enable
+            or self._broker.groups.has_forbidden(group.group_name)
+        )
 
     def remove_group(self, group: str, *, offsets_too: bool) -> None:
         """Take a group away; pulls it holds are answered."""
