@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,11 +15,13 @@ from typing import Any
 from perf.conftest import machine_facts
 from perf.side_by_side import neighbours
 from perf.side_by_side.build import BuildError, build
-from perf.side_by_side.load import Load
+from perf.side_by_side.load import Load, LoadError
 from perf.side_by_side.plan import FULL, QUICK, Plan
+from perf.side_by_side.process import ProcessEndedError
 from perf.side_by_side.sides import ApacheSide, PymqSide, Side
 from perf.side_by_side.stages import STAGES, Bench, Figures
 from perf.side_by_side.table import render, table
+from perf.side_by_side.wire import NotServingError
 from tests.interop.apache_toolchain import ToolchainBuildError, ToolchainMissingError, toolchain
 
 BUSY_LOAD = 0.7
@@ -56,7 +59,14 @@ def measure(sides: list[Side], stages: list[str], plan: Plan, load: Load, scratc
             for side in sides:
                 say(f"round {number}, {stage}, {side.name}")
                 bench = Bench(side, load, plan, scratch, lambda text: say(f"    {text}"))
-                measured[side.name].append(STAGES[stage](bench))
+                measured[side.name].append(figures := Figures())
+                try:
+                    STAGES[stage](bench, figures)
+                except (LoadError, NotServingError, ProcessEndedError, subprocess.TimeoutExpired) as problem:
+                    # What was measured before stays, and the other side and the other stages have their turn.
+                    figures.failed = True
+                    figures.notes.append(f"FAILED in round {number}, {stage}: {problem}")
+                    say(f"    failed: {problem}")
     return measured
 
 
@@ -86,7 +96,7 @@ def chosen_sides(options: argparse.Namespace) -> list[Side]:
 
 
 def main() -> int:
-    """Measure and print; 0 when everything ran, whatever the figures say."""
+    """Measure and print; 0 when everything ran, whatever the figures say, 1 when a stage failed."""
     options = arguments()
     plan = chosen_plan(options)
     try:
@@ -119,7 +129,7 @@ def main() -> int:
         runs = {side: [run for figures in stages for run in figures.runs] for side, stages in measured.items()}
         document = {"machine": facts, "table": lines, "bare_loop": floor, "redis_streams": redis, "runs": runs}
         options.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0
+    return 1 if any(figures.failed for stages in measured.values() for figures in stages) else 0
 
 
 if __name__ == "__main__":

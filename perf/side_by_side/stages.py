@@ -35,6 +35,7 @@ class Figures:
     numbers: dict[str, float] = field(default_factory=dict)
     runs: list[Result] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    failed: bool = False
 
     def keep(self, what: str, result: Result) -> Result:
         """Remember a run, and say so when not everything was acknowledged."""
@@ -85,9 +86,9 @@ def key(figure: str, shape: Shape | None = None) -> str:
     return figure if shape is None else f"{figure}|{shape.label}"
 
 
-def run_async_stage(bench: Bench) -> Figures:
+def run_async_stage(bench: Bench, figures: Figures) -> None:
     """Everything under ASYNC_FLUSH, in one life of the broker."""
-    figures, plan = Figures(), bench.plan
+    plan = bench.plan
     home = bench.home("async")
     broker = bench.side.start(home, flush_disk_type="ASYNC_FLUSH")
     try:
@@ -111,7 +112,6 @@ def run_async_stage(bench: Bench) -> Figures:
     finally:
         broker.stop()
         shutil.rmtree(home, ignore_errors=True)
-    return figures
 
 
 def _pipelined(bench: Bench, broker: RunningBroker, figures: Figures) -> int:
@@ -201,9 +201,9 @@ def _delivery(bench: Bench, broker: RunningBroker, figures: Figures) -> None:
     bench.say(f"delivery: p50 {result['delivery_us']['p50']:.0f} µs, p99 {result['delivery_us']['p99']:.0f} µs")
 
 
-def run_sync_stage(bench: Bench) -> Figures:
+def run_sync_stage(bench: Bench, figures: Figures) -> None:
     """64 senders, each waiting for its flush, and what the disk itself takes in the same minute."""
-    figures, plan, shape = Figures(), bench.plan, plans.SYNC
+    plan, shape = bench.plan, plans.SYNC
     home = bench.home("sync")
     broker = bench.side.start(home, flush_disk_type="SYNC_FLUSH")
 
@@ -234,12 +234,11 @@ def run_sync_stage(bench: Bench) -> Figures:
         f"sync flush: {result['messages_per_s']:,.0f}/s, {figures.numbers['sync.share']:.0%} of 64 per fdatasync "
         f"({figures.numbers['sync.fdatasync_us']:.0f} µs)"
     )
-    return figures
 
 
-def run_cold_stage(bench: Bench) -> Figures:
+def run_cold_stage(bench: Bench, figures: Figures) -> None:
     """p99 of sends on a schedule, first alone, then while another group reads a log that is not in memory."""
-    figures, plan, shape = Figures(), bench.plan, plans.COLD
+    plan, shape = bench.plan, plans.COLD
     home = bench.home("cold")
     count = plan.cold_bytes // RECORD_SIZE_COLD
     broker = bench.side.start(home, flush_disk_type="ASYNC_FLUSH")
@@ -269,7 +268,6 @@ def run_cold_stage(bench: Bench) -> Figures:
         f"beside a cold reader {figures.numbers['cold.beside_p99_us']:.0f} µs "
         f"(it read {reader['messages_per_s']:,.0f}/s, {figures.numbers['cold.read_mib']:.0f} MiB of them from disk)"
     )
-    return figures
 
 
 def _send_beside_reader(
@@ -293,7 +291,7 @@ def _send_beside_reader(
     return sent, read
 
 
-STAGES: dict[str, Callable[[Bench], Figures]] = {
+STAGES: dict[str, Callable[[Bench, Figures], None]] = {
     "async": run_async_stage,
     "sync": run_sync_stage,
     "cold": run_cold_stage,
