@@ -113,10 +113,10 @@ static void inputs_serve(struct pymq_reactor *reactor) {
         if ((connection->flags & CONNECTION_DOOMED) == 0 && !reactor->draining)
             got += pymq_connection_read(connection);
     }
-    if (!reactor->settle_due)
-        return;
+    const struct pymq_service *service = reactor->transport->service;
+    if (reactor->settle_due && service->settle != NULL)
+        service->settle(service->context, reactor);
     reactor->settle_due = false;
-    reactor->transport->service->settle(reactor->transport->service->context, reactor);
 }
 
 /* Says that it sleeps before it looks at the inbox a last time; see inbox.c. */
