@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -40,6 +41,7 @@ from pymq.store.housekeeping import DiskProbe, disk_ratio
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
 OFFSETS_DELAY_S = 10.0  # before offsets are saved the first time
+PARKED_POLL_S = 0.005
 WORKERS = 4  # threads for what waits for the disk: configuration files, cold reads, queries
 
 log = logging.getLogger("pymq.broker")
@@ -156,6 +158,7 @@ class Broker:
         self.registration = Registration(self, client)
         await self._open_name_server()
         self.server = RemotingServer(server_config(config, ports), serve=self.serve)
+        self.serve.attach(self.server.transport)
         for processor in all_processors(self):
             processor.register(self.server)
         self.server.on_close(self.clients.connection_closed)
@@ -233,8 +236,17 @@ class Broker:
         """No more requests; held pulls and parked sends are answered; offsets are saved."""
         self.server.transport.drain()
         self.serve.end_holds()
+        await self._settle_parked()
         await self.server.stop()
         await self.offsets.save()
+
+    async def _settle_parked(self) -> None:
+        """Give sends that wait for their flush the time they are owed."""
+        end_s = time.monotonic() + self.config.store.sync_flush_timeout_ms / 1000
+        while time.monotonic() < end_s:
+            if not self.serve.stats()["parked"]:
+                return
+            await asyncio.sleep(PARKED_POLL_S)
 
     async def _close_all(self) -> None:
         """Close in the reverse order of opening; one failure does not keep the rest open."""
@@ -274,6 +286,8 @@ class Broker:
         """Let *config* be in force from now on: at the reactors and, where it shows there, at the name servers."""
         before, self.config = self.config, config
         self.serve.configure(serve_config(config))
+        if before.lite_pull_message_enable != config.lite_pull_message_enable:
+            self.groups.publish_all()
         if before.broker_permission != config.broker_permission:
             self.topics.publish_all()
             self.serve.end_holds()

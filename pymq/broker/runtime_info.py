@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from pymq._core._serve import REASONS
 from pymq.errors import StoreError
 
 if TYPE_CHECKING:
@@ -88,9 +89,8 @@ def broker_info(broker: Broker) -> dict[str, str]:
 def served_info(broker: Broker) -> dict[str, str]:
     """`pymq.served.<code>.native` and `pymq.served.<code>.python.<reason>`: how many went which way, and why."""
     table: dict[str, str] = {}
-    reasons = broker.serve_reasons
     for code, reason, count in broker.server.transport.code_counts():
-        way = "native" if reason < 0 else f"python.{reasons[reason] if reason < len(reasons) else reason}"
+        way = "native" if reason < 0 else f"python.{REASONS[reason] if reason < len(REASONS) else reason}"
         table[f"pymq.served.{code}.{way}"] = str(count)
     return table
 
