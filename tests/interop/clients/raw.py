@@ -17,13 +17,15 @@ from typing import Any
 JSON_HEADER = 0
 BINARY_HEADER = 1
 
+QUERY_CONSUMER_OFFSET = 14
 UPDATE_AND_CREATE_TOPIC = 17
 GET_BROKER_RUNTIME_INFO = 28
+GET_KV_CONFIG = 101
 GET_ROUTEINFO_BY_TOPIC = 105
-GET_BROKER_CLUSTER_INFO = 106
 
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
+QUERY_NOT_FOUND = 22
 
 TIMEOUT_SECONDS = 10.0
 ROUTE_TIMEOUT_SECONDS = 30.0
@@ -118,6 +120,17 @@ def await_route(namesrv: str, topic: str) -> dict[str, Any]:
             return found
         time.sleep(0.05)
     raise RefusedError(f"the name server {namesrv} has no route of {topic} after {ROUTE_TIMEOUT_SECONDS} s")
+
+
+def consumer_offset(broker: str, group: str, topic: str, queue_id: int) -> int:
+    """What a group has committed of a queue; 0 while it has committed nothing."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
+    answer = ask(broker, QUERY_CONSUMER_OFFSET, fields)
+    if answer.code == QUERY_NOT_FOUND:
+        return 0
+    if answer.code != SUCCESS:
+        raise RefusedError(f"offset of {group} in {topic}, queue {queue_id}: {answer.code}, {answer.remark}")
+    return int(answer.fields["offset"])
 
 
 def runtime_info(broker: str) -> dict[str, str]:

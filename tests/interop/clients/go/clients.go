@@ -14,18 +14,29 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-const sendTimeout = 10 * time.Second
+const (
+	sendTimeout = 10 * time.Second
+
+	// The library sends a first heartbeat one second after a client's start, even when it has been shut down by
+	// then: the broker takes the dead client for a living one. A consumer is not ended before.
+	lifeMin = 2 * time.Second
+)
 
 // registry holds the running clients by name.
 type registry struct {
 	lock      sync.Mutex
+	started   map[string]time.Time
 	producers map[string]rocketmq.Producer
 	consumers map[string]rocketmq.PushConsumer
 	tunnel    *tunnel
 }
 
 func newRegistry() *registry {
-	return &registry{producers: map[string]rocketmq.Producer{}, consumers: map[string]rocketmq.PushConsumer{}}
+	return &registry{
+		started:   map[string]time.Time{},
+		producers: map[string]rocketmq.Producer{},
+		consumers: map[string]rocketmq.PushConsumer{},
+	}
 }
 
 // nameServer is the address a client is given: the wanted one, or the near end of the tunnel to it.
@@ -79,6 +90,7 @@ func (r *registry) startProducer(wanted *request) error {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
+	r.started[wanted.Name] = time.Now()
 	r.producers[wanted.Name] = created
 	return nil
 }
@@ -204,19 +216,22 @@ func (r *registry) startPush(wanted *request) error {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
+	r.started[wanted.Name] = time.Now()
 	r.consumers[wanted.Name] = created
 	return nil
 }
 
 func (r *registry) close(name string) error {
 	r.lock.Lock()
-	sender, receiver := r.producers[name], r.consumers[name]
+	sender, receiver, started := r.producers[name], r.consumers[name], r.started[name]
+	delete(r.started, name)
 	delete(r.producers, name)
 	delete(r.consumers, name)
 	r.lock.Unlock()
 	if sender != nil {
 		return sender.Shutdown()
 	}
+	time.Sleep(time.Until(started.Add(lifeMin)))
 	if receiver != nil {
 		return receiver.Shutdown()
 	}

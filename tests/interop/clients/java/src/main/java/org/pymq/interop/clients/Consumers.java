@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -17,6 +18,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Push consumers, which report by themselves, and lite pull consumers, which are asked. */
 final class Consumers {
     private static final int METADATA_CHECK_MS = 1_000;
+    private static final int CONSUMED_TIMEOUT_MS = 5_000;
 
     private final Wire wire;
     private final Map<String, DefaultMQPushConsumer> push = new ConcurrentHashMap<>();
@@ -91,9 +93,10 @@ final class Consumers {
         return lines;
     }
 
-    void close(String name) {
+    void close(String name) throws InterruptedException {
         DefaultMQPushConsumer pushed = push.remove(name);
         if (pushed != null) {
+            awaitConsumed(pushed);
             pushed.shutdown();
         }
         DefaultLitePullConsumer pulled = litePull.remove(name);
@@ -102,8 +105,26 @@ final class Consumers {
         }
     }
 
-    void closeAll() {
-        push.keySet().forEach(this::close);
-        litePull.keySet().forEach(this::close);
+    /** A message counts as consumed a moment after its listener reported it; its offset is stored from then on. */
+    private static void awaitConsumed(DefaultMQPushConsumer consumer) throws InterruptedException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CONSUMED_TIMEOUT_MS);
+        while (System.nanoTime() < deadline && unconsumed(consumer) > 0) {
+            Thread.sleep(10);
+        }
+    }
+
+    private static long unconsumed(DefaultMQPushConsumer consumer) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().values().stream()
+            .mapToLong(queue -> queue.getMsgCount().get())
+            .sum();
+    }
+
+    void closeAll() throws InterruptedException {
+        for (String name : push.keySet()) {
+            close(name);
+        }
+        for (String name : litePull.keySet()) {
+            close(name);
+        }
     }
 }
