@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
@@ -102,7 +103,7 @@ class ConsumeAdmin:
                 if config is None or not subscribed or (only_ordered and not config.order):
                     continue
                 queues = [(topic, range(config.write_queue_nums))]
-                found = await self._off_loop(lambda g=group, q=queues: self._collect(g, q, table, pulls_too=False))
+                found = await self._off_loop(partial(self._collect, group, queues, table, pulls_too=False))
                 total += sum(row["brokerOffset"] - row["consumerOffset"] for row in found.values())
                 inflight += sum(row["pullOffset"] - row["consumerOffset"] for row in found.values())
                 entries.append({"consumeTps": broker.traffic.tps(topic, group), "offsetTable": found})
