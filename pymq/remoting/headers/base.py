@@ -1,7 +1,7 @@
 """What a header class is: a dataclass whose attributes are the fields of one operation.
 
-On the wire fields are strings by RocketMQ's names; here they are typed and in snake case. An attribute without a default
-must be there: without it the request is refused in Apache's words. `Int` and `Long` are Java's ranges.
+On the wire fields are strings by RocketMQ's names; here they are typed and in snake case. An attribute without a
+default must be there: without it the request is refused in Apache's words. `Int` and `Long` are Java's ranges.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from pymq.remoting.codes import ResponseCode
 from pymq.remoting.errors import RemotingError
@@ -65,15 +65,21 @@ class Header:
         return written
 
 
-@functools.cache
+_rules: dict[type[Header], tuple[FieldRule, ...]] = {}
+
+
 def rules_of(owner: type[Header]) -> tuple[FieldRule, ...]:
     """The rules of a header class, made once."""
+    known = _rules.get(owner)
+    if known is not None:
+        return known
     rules = []
     for item in dataclasses.fields(owner):
         kind = str(item.type).removesuffix(" | None")
         name = owner.WIRE_NAMES.get(item.name) or camel_case(item.name)
         rules.append(FieldRule(item.name, name, reader_of(kind), item.default is dataclasses.MISSING))
-    return tuple(rules)
+    _rules[owner] = tuple(rules)
+    return _rules[owner]
 
 
 def reader_of(kind: str) -> Callable[[str, str], Any]:
@@ -109,7 +115,7 @@ def read_number(name: str, text: str, *, bits: int) -> int:
 def camel_case(name: str) -> str:
     """consumer_group as consumerGroup."""
     first, *rest = name.split("_")
-    return first + "".join(cast(str, word).title() for word in rest)
+    return first + "".join(word.title() for word in rest)
 
 
 @dataclass(slots=True, kw_only=True)
