@@ -58,9 +58,9 @@ def cluster(target: str, apache: Toolchain, interop_home: Path, certificate: Cer
 
 
 @pytest.fixture(scope="session")
-def clients(interop_home: Path, cluster: Cluster, certificate: Certificate) -> Iterator[Clients]:
+def clients(interop_home: Path, certificate: Certificate) -> Iterator[Clients]:
     """The client programs."""
-    running = Clients(interop_home, cluster, certificate)
+    running = Clients(interop_home, certificate)
     yield running
     running.close()
 

@@ -11,7 +11,7 @@ import pytest
 from tests.interop.apache_toolchain import ToolchainMissingError
 from tests.interop.clients.builds import CLIENT_MAIN_CLASS, go_client, java_client
 from tests.interop.clients.servers import Certificate, Cluster
-from tests.interop.clients.workers import ClientWorker
+from tests.interop.clients.workers import ClientError, ClientWorker
 
 JAVA_KINDS = ("java550", "java498")
 KINDS = (*JAVA_KINDS, "go")
@@ -29,39 +29,41 @@ def unavailable(problem: ToolchainMissingError) -> None:
 
 
 class Clients:
-    """Client programs by kind (java550, java498, go), codec (json, rocketmq) and whether they use TLS."""
+    """Client programs by kind (java550, java498, go), codec (json, rocketmq) and whether they use TLS.
 
-    def __init__(self, home: Path, cluster: Cluster, certificate: Certificate) -> None:
+    A TLS one is asked for with the cluster that it is to reach: Go's must know it beforehand (see `go/tls.go`).
+    """
+
+    def __init__(self, home: Path, certificate: Certificate) -> None:
         self._home = home
-        self._cluster = cluster
         self._certificate = certificate
-        self._shared: dict[tuple[str, str, bool], ClientWorker] = {}
+        self._shared: dict[tuple[str, str, Cluster | None], ClientWorker] = {}
         self._numbers = itertools.count(1)
 
-    def get(self, kind: str, codec: str = "json", *, tls: bool = False) -> ClientWorker:
+    def get(self, kind: str, codec: str = "json", *, tls: Cluster | None = None) -> ClientWorker:
         """The shared program of this kind; started when first asked for."""
         wanted = kind, codec, tls
         if wanted not in self._shared:
             self._shared[wanted] = self.start(kind, codec, tls=tls)
         return self._shared[wanted]
 
-    def start(self, kind: str, codec: str = "json", *, tls: bool = False) -> ClientWorker:
+    def start(self, kind: str, codec: str = "json", *, tls: Cluster | None = None) -> ClientWorker:
         """A program of one's own, to be closed or killed by whoever asked."""
         label = f"{kind}-{codec}{'-tls' if tls else ''}"
         home = self._home / f"{label}-{next(self._numbers)}"
         try:
-            command = self._go_command(codec, tls) if kind == "go" else self._java_command(kind, codec, tls, home)
+            command = _go_command(codec, tls) if kind == "go" else self._java_command(kind, codec, tls, home)
         except ToolchainMissingError as problem:
             unavailable(problem)
             raise
         return ClientWorker(label, command, home)
 
-    def _java_command(self, kind: str, codec: str, tls: bool, home: Path) -> list[str]:
+    def _java_command(self, kind: str, codec: str, tls: Cluster | None, home: Path) -> list[str]:
         options = [
             f"-Drocketmq.serialize.type={codec.upper()}",
             f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_INTERVAL_MS}",
         ]
-        if tls:
+        if tls is not None:
             options += [
                 "-Dtls.enable=true",
                 "-Dtls.test.mode.enable=false",
@@ -70,19 +72,20 @@ class Clients:
             ]
         return java_client(kind).command(CLIENT_MAIN_CLASS, home=home, options=options)
 
-    def _go_command(self, codec: str, tls: bool) -> list[str]:
-        command = [str(go_client()), "-codec", codec]
-        if tls:
-            command += ["-tls-namesrv", self._cluster.namesrv, "-tls-broker", self._cluster.broker]
-        return command
-
     def close(self) -> None:
         """Shut all shared programs down, even when one of them will not."""
         problems = []
         for worker in self._shared.values():
             try:
                 worker.close()
-            except Exception as problem:  # noqa: BLE001 - the others still have to be closed
+            except ClientError as problem:
                 problems.append(problem)
         if problems:
             raise ExceptionGroup("clients did not close", problems)
+
+
+def _go_command(codec: str, tls: Cluster | None) -> list[str]:
+    command = [str(go_client()), "-codec", codec]
+    if tls is not None:
+        command += ["-tls-namesrv", tls.namesrv, "-tls-broker", tls.broker]
+    return command

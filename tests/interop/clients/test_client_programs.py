@@ -47,9 +47,11 @@ def test_headers_have_the_wanted_serialization(
 
 
 @pytest.mark.parametrize("kind", ["java550", "java498"])
-def test_tls_clients_begin_with_a_handshake(clients: Clients, unique: Callable[[str], str], kind: str) -> None:
+def test_tls_clients_begin_with_a_handshake(
+    clients: Clients, cluster: Cluster, unique: Callable[[str], str], kind: str
+) -> None:
     """Goal: "TLS" tests are TLS. Method: the first byte, caught by a bare socket."""
-    assert first_bytes_of(clients.get(kind, tls=True), unique("tls"))[0] == TLS_HANDSHAKE_RECORD
+    assert first_bytes_of(clients.get(kind, tls=cluster), unique("tls"))[0] == TLS_HANDSHAKE_RECORD
 
 
 def test_a_send_that_is_refused_is_an_error_here(

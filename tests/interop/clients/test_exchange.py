@@ -66,7 +66,7 @@ def exchange(
     codec, tls = WIRES[request.param]
     topic = unique(f"exchange-{request.param}")
     raw.create_topic(cluster.broker, cluster.namesrv, topic, QUEUE_COUNT)
-    workers = {kind: clients.get(kind, codec, tls=tls) for kind in KINDS}
+    workers = {kind: clients.get(kind, codec, tls=cluster if tls else None) for kind in KINDS}
     names = {kind: unique(f"{kind}-exchange") for kind in KINDS}
     sent: dict[tuple[str, str], tuple[list[OutMessage], list[SendResult]]] = {}
 

@@ -1,0 +1,79 @@
+"""Name servers and brokers of the two makes, mixed: each registers with the other, and clients do not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.apache_toolchain import Toolchain
+from tests.interop.clients import raw
+from tests.interop.clients.fleet import KINDS, Clients
+from tests.interop.clients.messages import identities, numbered
+from tests.interop.clients.servers import (
+    CLUSTER_NAME,
+    Cluster,
+    apache_broker,
+    apache_name_server,
+    pymq_broker,
+    pymq_name_server,
+)
+
+MESSAGE_COUNT = 30
+
+
+@pytest.fixture(scope="module", params=["apache_broker", "pymq_broker"])
+def mixed(request: pytest.FixtureRequest, target: str, apache: Toolchain, interop_home: Path) -> Iterator[Cluster]:
+    """A broker of one make registered with a name server of the other."""
+    if target != "pymq":
+        pytest.skip("two makes are mixed here, whatever the target is; run it with pymq as the target")
+    home, name = interop_home / request.param, "mixed-broker"
+    if request.param == "apache_broker":
+        with (
+            pymq_name_server(home / "namesrv") as namesrv,
+            apache_broker(apache, home / "broker", namesrv, name=name) as broker,
+        ):
+            yield Cluster("mixed", namesrv, broker, name, CLUSTER_NAME)
+    else:
+        with (
+            apache_name_server(apache, home / "namesrv") as namesrv,
+            pymq_broker(home / "broker", namesrv, name=name) as broker,
+        ):
+            yield Cluster("mixed", namesrv, broker, name, CLUSTER_NAME)
+
+
+def test_the_broker_is_found_through_the_other_name_server(mixed: Cluster, unique: Callable[[str], str]) -> None:
+    """Goal: registration is understood. Method: the route of the creating topic, then of one made just now."""
+    for topic in ("TBW102", unique("mixed-topic")):
+        if topic != "TBW102":
+            raw.create_topic(mixed.broker, mixed.namesrv, topic, 6)
+        route = raw.await_route(mixed.namesrv, topic)
+        (broker,) = route["brokerDatas"]
+        assert (broker["cluster"], broker["brokerName"]) == (mixed.cluster_name, mixed.broker_name)
+        assert broker["brokerAddrs"] == {"0": mixed.broker}
+    (queues,) = route["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (6, 6, raw.PERMISSION_READ_WRITE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clients_work_with_the_pair(mixed: Cluster, clients: Clients, unique: Callable[[str], str], kind: str) -> None:
+    """Goal: the pair serves as any. Method: a first send makes a topic, a consumer receives what was sent."""
+    worker = clients.get(kind)
+    topic, producer, consumer = unique("mixed-topic"), unique("mixed-producer"), unique("mixed-consumer")
+    worker.start_producer(producer, mixed.namesrv)
+    sent = numbered(topic, unique("mixed"), MESSAGE_COUNT)
+    worker.send(producer, "sync", sent)
+    raw.await_route(mixed.namesrv, topic)
+    worker.start_push(consumer, mixed.namesrv, group=unique("mixed-group"), topic=topic)
+    received = worker.await_received(consumer, [message.identity for message in sent])
+    assert identities(received) == identities(sent)
+    for name in (consumer, producer):
+        worker.close_client(name)
+
+
+def test_mqadmin_lists_the_pair(mixed: Cluster, clients: Clients) -> None:
+    """Goal: cluster info crosses makes. Method: mqadmin asks the one for the list and the other for its figures."""
+    listed = clients.get("java550").admin("clusterList", "-n", mixed.namesrv)
+    (row,) = [columns for line in listed.splitlines() if mixed.broker in (columns := line.split())]
+    assert row[:4] == [mixed.cluster_name, mixed.broker_name, "0", mixed.broker]
