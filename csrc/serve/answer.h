@@ -45,17 +45,6 @@ size_t pymq_answer_sent(const struct pymq_serve_config *config, const struct pym
  * `size`. Returns its size. */
 size_t pymq_answer_recode(const uint8_t *frame, size_t size, int32_t code, uint8_t *target);
 
-/* Why a send was not taken, in Apache's words. */
-#define PYMQ_REMARK_MAX 512
-struct pymq_refusal {
-    int32_t code;
-    bool has_fields; /* TRACE_ON and MSG_REGION are said */
-    uint32_t remark_size;
-    char remark[PYMQ_REMARK_MAX];
-};
-
-/* `status` is a store's, or PYMQ_ETIMEDOUT for a store that is busy. */
-void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *serve, int status);
 size_t pymq_answer_refused(const struct pymq_serve_config *config, const struct pymq_asker *asker,
                            const struct pymq_refusal *refusal, uint8_t *target, size_t capacity);
 #define PYMQ_REFUSED_ROOM (PYMQ_HEADER_ROOM + 6 * PYMQ_REMARK_MAX) /* a remark's byte becomes at most six in JSON */

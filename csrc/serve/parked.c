@@ -247,6 +247,15 @@ static int64_t monotonic_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* The lock keeps a transport that is being closed until we are done with it. */
+static int send_now(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *frame, size_t size) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    int status = serve->transport != NULL ? pymq_transport_send(serve->transport, connection, frame, size)
+                                          : PYMQ_ECLOSED;
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return status;
+}
+
 int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int64_t end_offset, const uint8_t *frame,
                     size_t size, const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size) {
     uint64_t index = connection >> 56;
@@ -254,9 +263,9 @@ int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int
         return PYMQ_EINVAL;
     int status = pymq_store_poll_acknowledged(serve->store, end_offset);
     if (status == PYMQ_OK)
-        return pymq_transport_send(serve->transport, connection, frame, size);
+        return send_now(serve, connection, frame, size);
     if (status != PYMQ_ETIMEDOUT)
-        return pymq_transport_send(serve->transport, connection, failed, failed_size);
+        return send_now(serve, connection, failed, failed_size);
     struct pymq_parked *parked = serve->reactors[index].parked;
     int event_fd = atomic_load_explicit(&parked->event_fd, memory_order_acquire);
     if (event_fd < 0)

@@ -1,5 +1,7 @@
 /* The door of native serving: what the transport calls, and the object's life. */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "collect.h"
 #include "offset_request.h"
@@ -39,8 +41,10 @@ struct pymq_serve_reactor *pymq_serve_reactor(struct pymq_serve *serve, struct p
     struct pymq_serve_reactor *state = &serve->reactors[pymq_reactor_index(reactor)];
     if (state->reactor == NULL) { /* its first callback */
         state->reactor = reactor;
-        int event_fd = pymq_reactor_event_fd(reactor);
-        state->listening = pymq_store_listen(serve->store, event_fd, PYMQ_EVENT_ACKNOWLEDGED) == PYMQ_OK;
+        /* A descriptor of our own: the transport closes its one before the store has been told to stop ringing. */
+        int event_fd = fcntl(pymq_reactor_event_fd(reactor), F_DUPFD_CLOEXEC, 0);
+        state->listening =
+            event_fd >= 0 && pymq_store_listen(serve->store, event_fd, PYMQ_EVENT_ACKNOWLEDGED) == PYMQ_OK;
         atomic_store_explicit(&state->parked->event_fd, event_fd, memory_order_release);
     }
     return state;
@@ -247,8 +251,11 @@ void pymq_serve_configure(struct pymq_serve *serve, const struct pymq_serve_conf
 }
 
 static void close_reactor(struct pymq_serve *serve, struct pymq_serve_reactor *state) {
+    int event_fd = state->parked != NULL ? atomic_load(&state->parked->event_fd) : -1;
     if (state->listening)
-        pymq_store_unlisten(serve->store, atomic_load(&state->parked->event_fd));
+        pymq_store_unlisten(serve->store, event_fd);
+    if (event_fd >= 0)
+        close(event_fd);
     if (state->order != NULL && state->order->entries.buckets != NULL)
         pymq_order_destroy(state->order);
     if (state->parked != NULL)

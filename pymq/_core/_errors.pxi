@@ -117,6 +117,14 @@ cdef object reentry_error(_StoreHandle store, str call):
     )
 
 
+cdef object borrowed_error(_StoreHandle store, str call):
+    """For a close while reactors serve from the store."""
+    return _StoreError(
+        f"{store.path}: {call} while a broker serves from it; close the broker, or its Serve, first",
+        errno=_errno.EBUSY,
+    )
+
+
 cdef object closed_error(_StoreHandle store):
     """For every method after close()."""
     return _StoreClosedError(f"{store.path}: the store is closed; open it again with pymq.open()")

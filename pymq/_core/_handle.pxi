@@ -16,6 +16,7 @@ cdef class _StoreHandle:
     cdef int callers_capacity
     cdef bint closing
     cdef bint abandoning
+    cdef int borrowers   # other native modules that use the store; guarded by the GIL
     cdef readonly int pid
     cdef readonly str path
     cdef readonly object config
@@ -106,6 +107,23 @@ cdef class _StoreHandle:
         self.active -= 1
         self.callers[index] = self.callers[self.active]
 
+    def _borrow(self):
+        """The core's store as a capsule named "pymq_store", for another native module, which keeps this object alive.
+
+        It stays open until as many _give_back() have followed.
+        """
+        cdef pymq_store *store = self.begin()
+        try:
+            capsule = PyCapsule_New(store, "pymq_store", NULL)
+            self.borrowers += 1
+            return capsule
+        finally:
+            self.end()
+
+    def _give_back(self):
+        """What was borrowed is not used any more."""
+        self.borrowers -= 1
+
     @property
     def inside(self):
         """Whether the calling thread is inside a call of this store already: in a signal handler, or a callback."""
@@ -140,6 +158,8 @@ cdef class _StoreHandle:
             raise forked_error(self)
         if self.inside:
             raise reentry_error(self, "close()")
+        if self.borrowers:
+            raise borrowed_error(self, "close()")
         store = self.take(True)
         if store != NULL:
             memset(&failure, 0, sizeof(failure))
@@ -157,6 +177,8 @@ cdef class _StoreHandle:
             raise forked_error(self)
         if self.inside:
             raise reentry_error(self, "abandon()")
+        if self.borrowers:
+            raise borrowed_error(self, "abandon()")
         store = self.take(False)
         if store != NULL:
             with nogil:

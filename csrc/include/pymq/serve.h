@@ -74,7 +74,7 @@ void pymq_serve_config_default(struct pymq_serve_config *config);
 int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *store, struct pymq_serve **serve,
                     struct pymq_error *error);
 const struct pymq_service *pymq_serve_service(struct pymq_serve *serve);
-void pymq_serve_attach(struct pymq_serve *serve, struct pymq_transport *transport);
+void pymq_serve_attach(struct pymq_serve *serve, struct pymq_transport *transport); /* NULL: it is gone */
 void pymq_serve_close(struct pymq_serve *serve);
 /* Settings that may change while running (native, polling, permission, limits): excluded, then replaced. */
 void pymq_serve_configure(struct pymq_serve *serve, const struct pymq_serve_config *config);
@@ -175,6 +175,16 @@ int pymq_serve_put(struct pymq_serve *serve, struct pymq_put *puts, size_t count
 int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int64_t end_offset, const uint8_t *frame, size_t size,
                     const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size);
 
+/* Why a send was not taken, in Apache's words: the answer to a store's status, or PYMQ_ETIMEDOUT for a store that is busy. */
+#define PYMQ_REMARK_MAX 512
+struct pymq_refusal {
+    int32_t code;
+    bool has_fields; /* TRACE_ON and MSG_REGION are said */
+    uint32_t remark_size;
+    char remark[PYMQ_REMARK_MAX];
+};
+void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *serve, int status);
+
 enum pymq_get_status { /* GetMessageStatus, and the codes it becomes are PullMessageProcessor's */
     PYMQ_GET_FOUND = 0,
     PYMQ_GET_NO_MATCHED_MESSAGE,
@@ -221,8 +231,8 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
 size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
                             uint32_t group_size);
 
-/* The 32-character UNIQ_KEY: 16 random bytes per process where Apache has address and pid …, then time and one counter over all threads;
- * see unique_key.c for the exact shape. Writes PYMQ_UNIQUE_KEY_SIZE characters. */
+/* The 32-character UNIQ_KEY: ten random bytes per process where Apache has address and pid …, then time and one
+ * counter over all threads; see unique_key.c for the exact shape. Writes PYMQ_UNIQUE_KEY_SIZE characters. */
 #define PYMQ_UNIQUE_KEY_SIZE 32
 void pymq_unique_key(uint8_t *target);
 

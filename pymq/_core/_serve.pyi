@@ -1,0 +1,162 @@
+"""Types of native serving, as mypy and readers see them; `_serve.pyx` has the reasons."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from pymq._core._store import Store
+from pymq._core._transport import Transport
+from pymq._core.serve_config import ServeConfig as ServeConfig
+
+REASONS: tuple[str, ...]
+REASON_HEADER: int
+REASON_PLANE: int
+REASON_HOLD_ENDED: int
+GET_FOUND: int
+GET_NO_MATCHED_MESSAGE: int
+GET_MESSAGE_WAS_REMOVING: int
+GET_OFFSET_FOUND_NULL: int
+GET_OFFSET_OVERFLOW_BADLY: int
+GET_OFFSET_OVERFLOW_ONE: int
+GET_OFFSET_TOO_SMALL: int
+GET_NO_MATCHED_LOGIC_QUEUE: int
+GET_NO_MESSAGE_IN_QUEUE: int
+GET_COLD: int
+
+class PutResult(NamedTuple):
+    """Where a message was put, and the offset to wait for."""
+
+    queue_offset: int
+    physical_offset: int
+    end_offset: int
+    store_timestamp_ms: int
+
+class GetResult(NamedTuple):
+    """What a read found: one of GET_…, and records as they stand in the log."""
+
+    status: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_slave: bool
+    body: bytes
+    count: int
+
+class Refusal(NamedTuple):
+    """How a send that the store refused is answered."""
+
+    code: int
+    has_fields: bool
+    remark: str
+
+class Traffic(NamedTuple):
+    """Messages and bytes since start: put to *topic* (group empty), or got from it by *group*."""
+
+    topic: str
+    group: str
+    messages: int
+    bytes: int
+
+def unique_key() -> str: ...
+@final
+class Serve:
+    """Native tables, consumer offsets, holds and parked answers over one store."""
+
+    def __init__(self, config: ServeConfig, store: Store) -> None: ...
+    @property
+    def config(self) -> ServeConfig: ...
+    @property
+    def closed(self) -> bool: ...
+    def attach(self, transport: Transport) -> None: ...
+    def configure(self, config: ServeConfig) -> None: ...
+    def close(self) -> None: ...
+    def publish_topic(
+        self,
+        name: str,
+        *,
+        permission: int,
+        read_queues: int,
+        write_queues: int,
+        sys_flag: int = 0,
+        send_special: bool = False,
+        pull_special: bool = False,
+    ) -> None: ...
+    def remove_topic(self, name: str, offsets_too: bool = False) -> None: ...
+    def publish_group(
+        self,
+        name: str,
+        *,
+        disabled: bool = False,
+        special: bool = False,
+        sys_flag: int = 0,
+        broker_id: int = 0,
+        broker_id_when_slow: int = 1,
+    ) -> None: ...
+    def remove_group(self, name: str, offsets_too: bool = False) -> None: ...
+    def publish_subscription(
+        self,
+        group: str,
+        topic: str,
+        *,
+        version: int,
+        all: bool = False,
+        special: bool = False,
+        tag_hashes: Sequence[int] = (),
+    ) -> None: ...
+    def remove_subscription(self, group: str, topic: str) -> None: ...
+    def send_settled(self, connection: int, topic: str) -> None: ...
+    def offset_query(self, group: str, topic: str, queue_id: int) -> int | None: ...
+    def offset_commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+    def offset_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+    def offset_remove(self, group: str, topic: str) -> None: ...
+    def offsets(self) -> list[tuple[str, str, int, int]]: ...
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        born_host: tuple[str, int],
+        born_timestamp_ms: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> PutResult: ...
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[tuple[int, bytes, bytes]],
+        *,
+        born_host: tuple[str, int],
+        born_timestamp_ms: int,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+    ) -> list[PutResult]: ...
+    def park(self, connection: int, end_offset: int, frame: bytes, late: bytes, failed: bytes) -> bool: ...
+    def refusal(self, status: str) -> Refusal: ...
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = 0,
+        tag_hashes: Sequence[int] | None = None,
+        no_wait: bool = False,
+    ) -> GetResult: ...
+    def hold(
+        self,
+        connection: int,
+        frame: bytes,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        group: str,
+        timeout_ms: int,
+        tag_hashes: Sequence[int] | None = None,
+    ) -> bool: ...
+    def end_holds(self, topic: str = "", group: str = "") -> int: ...
+    def stats(self) -> dict[str, int]: ...
+    def traffic(self) -> list[Traffic]: ...
