@@ -71,6 +71,7 @@ class NamesrvConfig:
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
     server_channel_max_idle_time_seconds: int = 120
     strict_config: bool = False
+    tls: dict[str, str] = field(default_factory=dict)  # `tls.*` keys as given
     warnings: list[str] = field(default_factory=list, repr=False)
 
     def update(self, values: Mapping[str, str], origin: str) -> None:
@@ -85,7 +86,9 @@ class NamesrvConfig:
             name = KEYS.get(key)
             if name is not None:
                 setattr(self, name, convert(key, text.strip(), type(getattr(self, name)), origin))
-            elif key in IGNORED_KEYS or key.startswith("tls."):
+            elif key.startswith("tls."):
+                self.tls[key] = text
+            elif key in IGNORED_KEYS:
                 continue
             else:
                 self._unknown(key, origin)
@@ -130,7 +133,9 @@ def convert(key: str, text: str, kind: type, origin: str) -> object:
     return text
 
 
-KEYS = {camel(item.name): item.name for item in dataclasses.fields(NamesrvConfig) if item.name != "warnings"}
+KEYS = {
+    camel(item.name): item.name for item in dataclasses.fields(NamesrvConfig) if item.name not in ("tls", "warnings")
+}
 
 
 def load(path: str | None, overrides: Mapping[str, str] | None = None) -> NamesrvConfig:

@@ -22,8 +22,9 @@ from pymq.namesrv.routes import MinBrokerIdChange, QueueData, RouteTable
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
+from pymq.remoting.dispatch import Handler, Request
 from pymq.remoting.errors import RemotingError
-from pymq.remoting.server import RemotingServer, Request
+from pymq.remoting.server import RemotingServer
 
 VERSION_4_9_4 = 401  # clients from here on read standard JSON
 FAQ_SUFFIX = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -50,7 +51,7 @@ class NamesrvProcessor:
 
     def register(self, server: RemotingServer) -> None:
         """Take every request code that is served here."""
-        for code, handler in {
+        handlers: dict[RequestCode, Handler] = {
             RequestCode.PUT_KV_CONFIG: self.put_kv_config,
             RequestCode.GET_KV_CONFIG: self.get_kv_config,
             RequestCode.DELETE_KV_CONFIG: self.delete_kv_config,
@@ -74,7 +75,8 @@ class NamesrvProcessor:
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.get_unit_sub_ununit_topics,
             RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
             RequestCode.GET_NAMESRV_CONFIG: self.get_config,
-        }.items():
+        }
+        for code, handler in handlers.items():
             server.register(code, handler)
 
     # --- brokers -----------------------------------------------------------------------------------------------

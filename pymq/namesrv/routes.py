@@ -168,9 +168,9 @@ class RouteTable:
             return
         changed = self.is_changed(broker.cluster, broker.addr, broker.data_version)
         if self.delete_topic_with_registration and not broker.queue_mappings:
-            for topic in [name for name, queues in self.topics.items() if broker.broker_name in queues]:
-                if topic not in broker.topics:
-                    self._drop_queue_data(topic, broker.broker_name)
+            for name in [name for name, queues in self.topics.items() if broker.broker_name in queues]:
+                if name not in broker.topics:
+                    self._drop_queue_data(name, broker.broker_name)
         for topic in broker.topics.values():
             known = broker.broker_name in self.topics.get(topic.topic_name, {})
             if first or changed or not known:

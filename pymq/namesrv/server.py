@@ -6,6 +6,7 @@ Inside a program: `async with NameServer(NamesrvConfig(listen_port=0)) as server
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
@@ -19,9 +20,10 @@ from pymq.namesrv.routes import MinBrokerIdChange, RouteTable
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.codes import RequestCode
 from pymq.remoting.command import Command
-from pymq.remoting.config import RemotingServerConfig, TlsConfig, TransportConfig
+from pymq.remoting.config import RemotingServerConfig, TransportConfig
 from pymq.remoting.errors import RemotingCallError
 from pymq.remoting.server import RemotingServer
+from pymq.remoting.tls_context import tls_config
 
 SCAN_DELAY_S = 5.0
 PRINT_DELAY_S = 60.0
@@ -34,7 +36,7 @@ log = logging.getLogger("pymq.namesrv")
 class NameServer:
     """Routes, liveness, KV configuration, on one port."""
 
-    def __init__(self, config: NamesrvConfig | None = None, *, tls: TlsConfig | None = None) -> None:
+    def __init__(self, config: NamesrvConfig | None = None) -> None:
         self.config = config or NamesrvConfig()
         self.routes = RouteTable(
             support_acting_master=self.config.support_acting_master,
@@ -47,7 +49,7 @@ class NameServer:
             RemotingServerConfig(
                 addresses=((self.config.bind_address, self.config.listen_port),),
                 transport=TransportConfig(reactors=1, idle_timeout_ms=idle_ms),
-                tls=tls or TlsConfig(),
+                tls=tls_config(self.config.tls),
             )
         )
         self._processor.register(self._server)
@@ -72,8 +74,11 @@ class NameServer:
             ValueError: the KV configuration is damaged.
             OSError: the port is taken.
         """
-        self.kv_config.load()
-        await self._server.start()
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self._server.stop)
+            self.kv_config.load()
+            await self._server.start()
+            undo.pop_all()
         self._spawn(self._scan())
         self._spawn(self._print_kv_config())
 
