@@ -154,7 +154,8 @@ void pymq_connection_end(struct pymq_connection *connection, bool keep_fd) {
     pymq_output_free(connection);
     epoll_ctl(reactor->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     if (!keep_fd) {
-        /* Shut down first: a forked child may hold the descriptor too, and then close() alone tells the peer nothing. */
+        /* Shut down first: a forked child may hold the descriptor too, and then close() alone tells the peer nothing.
+         */
         shutdown(connection->fd, SHUT_WR);
         if (connection->flags & CONNECTION_LAST_WRITES)
             discard_input(connection->fd, reactor->read_buffer, CARRIED_SIZE_MAX);

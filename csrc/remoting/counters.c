@@ -37,8 +37,9 @@ size_t pymq_transport_code_counts(const struct pymq_transport *transport, struct
             uint64_t key = atomic_load_explicit(&row->key, memory_order_acquire);
             if (key == 0)
                 continue;
-            struct pymq_code_count entry = {
-                .code = (int32_t)(uint32_t)(key >> 16), .reason = (int32_t)(key & 0xffff) - 2, .count = counted(&row->count)};
+            struct pymq_code_count entry = {.code = (int32_t)(uint32_t)(key >> 16),
+                                            .reason = (int32_t)(key & 0xffff) - 2,
+                                            .count = counted(&row->count)};
             size_t same = 0;
             while (same < found && same < count_max &&
                    (rows[same].code != entry.code || rows[same].reason != entry.reason))

@@ -6,7 +6,8 @@
 #define RESPONSE_SYSTEM_BUSY 2
 #define HEADER_SIZE_MASK 0xffffff
 
-/* Strings unescape to no more than the header has. A header beyond the reactor's own scratch gets memory for the moment. */
+/* Strings unescape to no more than the header has. A header beyond the reactor's own scratch gets memory for the
+ * moment. */
 static int decode(struct pymq_reactor *reactor, const uint8_t *frame, size_t size, uint8_t **borrowed) {
     size_t header_size = pymq_load_be32(frame + 4) & HEADER_SIZE_MASK;
     uint8_t *scratch = reactor->scratch;

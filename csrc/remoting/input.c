@@ -1,11 +1,12 @@
 /* Reading and cutting frames.
  *
- * All connections of a reactor read into its one buffer, and frames are served where they lie in it. Only what is left
- * over is kept with the connection: a frame cut off by the end of the read, or whole frames of a peer that must wait. That
- * memory follows the bytes that have really come, whatever a length field announces, and is given back when it is empty.
+ * All connections of a reactor read into its one buffer, and frames are served where they lie in it. Only what is
+ * left over is kept with the connection: a frame cut off by the end of the read, or whole frames of a peer that must
+ * wait. That memory follows the bytes that have really come, whatever a length field announces, and is given back
+ * when it is empty.
  *
- * A left-over of up to CARRIED_SIZE_MAX is copied in front of the next read. A larger one is a frame with a large body,
- * which grows where it is: the read goes to its end first, and what is behind it goes into the shared buffer.
+ * A left-over of up to CARRIED_SIZE_MAX is copied in front of the next read. A larger one is a frame with a large
+ * body, which grows where it is: the read goes to its end first, and what is behind it goes into the shared buffer.
  */
 #include "remoting_internal.h"
 
@@ -76,7 +77,8 @@ static void input_keep(struct pymq_connection *connection, const uint8_t *source
 static bool must_wait(struct pymq_connection *connection) {
     if (connection->output_bytes > connection->reactor->transport->config.output_size_pause)
         connection->flags |= CONNECTION_PAUSED;
-    return (connection->flags & (CONNECTION_PAUSED | CONNECTION_DOOMED | CONNECTION_LAST_WRITES | CONNECTION_ENDED)) != 0;
+    uint32_t waits = CONNECTION_PAUSED | CONNECTION_DOOMED | CONNECTION_LAST_WRITES | CONNECTION_ENDED;
+    return (connection->flags & waits) != 0;
 }
 
 /* Serve whole frames from `source`; returns how many bytes they had. */

@@ -1,8 +1,8 @@
 /* Hand-over: bounded queues of frames between the reactors and the control loop, and one wake-up for all of them.
  *
- * A lane is a list under a lock: what passes here costs microseconds of Python anyway. The wake-up is an eventfd with a flag
- * that says whether it is raised, so that a busy loop is not rung for every request. The loop lowers it when all lanes are
- * empty and looks again afterwards; a reactor first counts its entry in and then looks at the flag.
+ * A lane is a list under a lock: what passes here costs microseconds of Python anyway. The wake-up is an eventfd with
+ * a flag that says whether it is raised, so that a busy loop is not rung for every request. The loop lowers it when
+ * all lanes are empty and looks again afterwards; a reactor first counts its entry in and then looks at the flag.
  */
 #include "remoting_internal.h"
 
@@ -105,8 +105,8 @@ static void lane_append(struct pymq_transport *transport, struct lane *lane, str
     atomic_fetch_add(&transport->waiting, 1);
 }
 
-/* Which limit of `lane` one more frame of `size` bytes would exceed, as the words of a remark; 0 for none. A frame is never
- * refused by an empty lane, however large it is. */
+/* Which limit of `lane` one more frame of `size` bytes would exceed, as the words of a remark; 0 for none. A frame is
+ * never refused by an empty lane, however large it is. */
 static int lane_refusal(const struct pymq_transport *transport, enum pymq_lane which, const struct lane *lane,
                         size_t size, char *remark) {
     int64_t waiting = atomic_load_explicit(&lane->waiting, memory_order_relaxed);
@@ -135,8 +135,8 @@ static void tell_dropped(const struct pymq_transport *transport, pymq_connection
         transport->service->dropped(transport->service->context, id, code, frame, size);
 }
 
-/* A frame for the control loop; `command` is NULL when its header could not be decoded here. PYMQ_OK, or PYMQ_EPOOL when the
- * lane is full: then the peer has been told, if it can be. */
+/* A frame for the control loop; `command` is NULL when its header could not be decoded here. PYMQ_OK, or PYMQ_EPOOL
+ * when the lane is full: then the peer has been told, if it can be. */
 int pymq_lane_put(struct pymq_transport *transport, enum pymq_lane which, pymq_connection_id id,
                   const struct pymq_host *peer, int64_t now_us, const struct pymq_command *command,
                   const uint8_t *frame, size_t size, uint8_t reason) {
@@ -236,8 +236,8 @@ static void refuse_expired(struct pymq_transport *transport, enum pymq_lane whic
         pymq_command_decode(handed->frame, handed->size, scratch, handed->size, command) == PYMQ_OK) {
         char remark[REMARK_SIZE];
         int size = snprintf(remark, sizeof remark,
-                            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: %lldms, "
-                            "size of queue: %lld, limit of lane %s: %dms",
+                            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                            "period in queue: %lldms, size of queue: %lld, limit of lane %s: %dms",
                             (long long)((now_us - handed->received_us) / 1000), (long long)waiting, lane_names[which],
                             transport->config.lane_wait_ms[which]);
         pymq_frame_refuse(transport, handed->connection, command, remark, (size_t)size);

@@ -1,7 +1,7 @@
 /* Listening and accepting: one socket per address, served by the first reactor, which spreads connections over all.
  *
- * Accepting pauses, with a counter and without a busy loop, when descriptors or memory run out, and when the control loop
- * is so far behind that the events of more connections would be unbounded.
+ * Accepting pauses, with a counter and without a busy loop, when descriptors or memory run out, and when the control
+ * loop is so far behind that the events of more connections would be unbounded.
  */
 #include "remoting_internal.h"
 
@@ -202,8 +202,8 @@ void pymq_listeners_close(struct pymq_transport *transport) {
     pthread_mutex_unlock(&transport->listener_lock);
 }
 
-/* The first byte of a connection tells a TLS handshake from a frame, whose first byte is the top of a size of at most 16 MiB.
- * False: the connection is not to be read, now (no byte yet) or here (it has left, or is doomed). */
+/* The first byte of a connection tells a TLS handshake from a frame, whose first byte is the top of a size of at most
+ * 16 MiB. False: the connection is not to be read, now (no byte yet) or here (it has left, or is doomed). */
 bool pymq_first_byte_look(struct pymq_connection *connection) {
     struct pymq_reactor *reactor = connection->reactor;
     struct pymq_transport *transport = reactor->transport;
@@ -227,6 +227,7 @@ bool pymq_first_byte_look(struct pymq_connection *connection) {
         return false;
     }
     connection->flags = (connection->flags & ~(uint32_t)CONNECTION_FIRST_BYTE) | CONNECTION_OPENED;
-    pymq_lane_put_event(transport, PYMQ_HANDED_OPENED, connection_id(connection), &connection->peer, reactor->now_us, -1);
+    pymq_lane_put_event(transport, PYMQ_HANDED_OPENED, connection_id(connection), &connection->peer, reactor->now_us,
+                        -1);
     return true;
 }

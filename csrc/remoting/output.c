@@ -1,8 +1,8 @@
 /* What waits for a peer: chunks, one send per connection and turn, back-pressure.
  *
- * Replies are written straight into the last chunk of their connection and leave together at the end of the turn. A chunk
- * comes from the reactor's pool and returns to it when it is written, so an idle connection holds none. A socket that
- * takes less than it is given is left alone until epoll says that it takes more.
+ * Replies are written straight into the last chunk of their connection and leave together at the end of the turn. A
+ * chunk comes from the reactor's pool and returns to it when it is written, so an idle connection holds none. A
+ * socket that takes less than it is given is left alone until epoll says that it takes more.
  */
 #include "remoting_internal.h"
 

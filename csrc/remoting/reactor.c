@@ -37,8 +37,8 @@ void pymq_reactor_make_ready(struct pymq_reactor *reactor, struct pymq_connectio
     reactor->ready_last = connection;
 }
 
-/* Mutexes are not fair: a busy reactor could take its lock again and again before an excluder wakes. So it passes through
- * the excluder's own lock first, when there is one, and that is free only after include. */
+/* Mutexes are not fair: a busy reactor could take its lock again and again before an excluder wakes. So it passes
+ * through the excluder's own lock first, when there is one, and that is free only after include. */
 static void turn_begin(struct pymq_reactor *reactor) {
     struct pymq_transport *transport = reactor->transport;
     if (atomic_load_explicit(&transport->excluders, memory_order_relaxed) != 0) {

@@ -2,8 +2,8 @@
  *
  * Who owns what
  *   A connection belongs to one reactor; only its thread touches it, inside a turn. The exceptions are `live`, the
- *   generation under which others may name it, and the free list of slots, which has a lock because pymq_transport_adopt
- *   gives out an id on the caller's thread.
+ *   generation under which others may name it, and the free list of slots, which has a lock because
+ *   pymq_transport_adopt gives out an id on the caller's thread.
  *   Others reach a reactor through its inbox: a lock-free stack of letters, emptied at the begin of each turn.
  *   Lanes have a lock each. Counters have one writer each and are read relaxed by anybody.
  *
@@ -24,7 +24,7 @@
 #define LISTENERS_MAX 16
 #define EVENTS_PER_TURN 256            /* epoll events taken at once */
 #define TURN_BYTES_ALL_MAX (4 << 20)   /* read in one turn over all connections: bounds how long an excluder waits */
-#define CARRIED_SIZE_MAX (16 * 1024)   /* a cut frame up to here is copied in front of the next read; larger grow in place */
+#define CARRIED_SIZE_MAX (16 * 1024)   /* a cut frame up to here is copied before the next read; larger grow in place */
 #define SCRATCH_SIZE (64 * 1024)       /* unescaped header strings; a larger header gets its own for the moment */
 #define CHUNK_SIZE (16 * 1024)         /* a pooled output chunk, its own head included */
 #define CHUNKS_POOLED_MAX 64
@@ -220,8 +220,8 @@ int pymq_reactor_make(struct pymq_transport *transport, unsigned index, struct p
 void pymq_reactor_free(struct pymq_reactor *reactor);
 
 /* inbox.c */
-int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_connection_id connection, uint32_t flags,
-                      struct chunk *frame);
+int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_connection_id connection,
+                      uint32_t flags, struct chunk *frame);
 void pymq_inbox_empty(struct pymq_reactor *reactor);
 void pymq_inbox_discard(struct pymq_reactor *reactor);
 
@@ -268,8 +268,8 @@ void pymq_lanes_make(struct pymq_transport *transport);
 void pymq_lanes_free(struct pymq_transport *transport);
 enum pymq_lane pymq_lane_of(const struct pymq_transport *transport, int32_t code);
 int pymq_lane_put(struct pymq_transport *transport, enum pymq_lane lane, pymq_connection_id id,
-                  const struct pymq_host *peer, int64_t now_us, const struct pymq_command *command, const uint8_t *frame,
-                  size_t size, uint8_t reason);
+                  const struct pymq_host *peer, int64_t now_us, const struct pymq_command *command,
+                  const uint8_t *frame, size_t size, uint8_t reason);
 void pymq_lane_put_event(struct pymq_transport *transport, enum pymq_handed_kind kind, pymq_connection_id id,
                          const struct pymq_host *peer, int64_t now_us, int fd);
 int64_t pymq_lanes_expire(struct pymq_transport *transport, int64_t now_us);

@@ -1,7 +1,8 @@
 /* Answers that carry pieces of the mapped log.
  *
- * A span pins its window of the log. It normally lives for one turn: the socket takes it at once. What the socket leaves is
- * copied when that is little, and stays pinned with a deadline when it is much, so that no peer holds the log by not reading.
+ * A span pins its window of the log. It normally lives for one turn: the socket takes it at once. What the socket
+ * leaves is copied when that is little, and stays pinned with a deadline when it is much, so that no peer holds the
+ * log by not reading.
  */
 #include "remoting_internal.h"
 

@@ -1,8 +1,8 @@
 /* When a reactor wakes without an event: the service's timer, idle connections, pinned spans, waiting requests.
  *
- * Idle connections stand on a wheel by the time at which they would be idle for too long if nothing more came. Activity only
- * notes the time; a connection found active when its place comes up is put to its later place. So a busy connection
- * costs one move per time-out, and an idle one nothing.
+ * Idle connections stand on a wheel by the time at which they would be idle for too long if nothing more came.
+ * Activity only notes the time; a connection found active when its place comes up is put to its later place. So a
+ * busy connection costs one move per time-out, and an idle one nothing.
  */
 #include "remoting_internal.h"
 

@@ -85,6 +85,8 @@ static void stop_and_free(struct pymq_transport *transport) {
     for (unsigned i = 0; i < transport->reactor_count; i++)
         pymq_reactor_free(transport->reactors[i]);
     pymq_lanes_free(transport);
+    if (transport->service != NULL && transport->service->stopped != NULL)
+        transport->service->stopped(transport->service->context);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     pthread_mutex_destroy(&transport->listener_lock);
@@ -99,7 +101,8 @@ int pymq_transport_open(const struct pymq_transport_config *config, const struct
         return pymq_fail(error, PYMQ_EINVAL, 0, "reactors is %d; it lies between 0 (chosen) and %d", config->reactors,
                          PYMQ_REACTORS_MAX);
     if (config->frame_size_max > INT32_MAX || config->output_size_max < config->output_size_pause)
-        return pymq_fail(error, PYMQ_EINVAL, 0, "frame_size_max is above 2 GiB, or output_size_max below output_size_pause");
+        return pymq_fail(error, PYMQ_EINVAL, 0,
+                         "frame_size_max is above 2 GiB, or output_size_max below output_size_pause");
     struct pymq_transport *transport = calloc(1, sizeof *transport);
     if (transport == NULL)
         return pymq_fail(error, PYMQ_ENOMEM, 0, "no memory for a transport");

@@ -1,8 +1,9 @@
-/* How fast the transport alone is: requests a second and processor time per request, with a service that answers at once.
+/* How fast the transport alone is: requests a second and processor time per request, with a service that answers at
+ * once.
  *
- * The load comes from a forked process, so the parent's processor time is the reactor's. By default it runs for a moment, as a
- * test that everything is answered; PYMQ_BENCH_SECONDS makes it a measurement. Shapes: 8 connections with 64 requests in
- * flight each, and one connection with one.
+ * The load comes from a forked process, so the parent's processor time is the reactor's. By default it runs for a
+ * moment, as a test that everything is answered; PYMQ_BENCH_SECONDS makes it a measurement. Shapes: 8 connections
+ * with 64 requests in flight each, and one connection with one.
  */
 #include "transport_help.h"
 
@@ -170,7 +171,8 @@ static void bench(const struct shape *shape, double seconds) {
         _exit(0);
     }
     memset(&server, 0, sizeof server);
-    server.echo.service = (struct pymq_service){.context = &server.echo, .request = bench_request, .settle = echo_settle};
+    server.echo.service =
+        (struct pymq_service){.context = &server.echo, .request = bench_request, .settle = echo_settle};
     server_open_plain(&server, &config, &server.echo.service);
     double processor_before = processor_s();
     CHECK(write(ports[1], &server.port, sizeof server.port) == sizeof server.port);

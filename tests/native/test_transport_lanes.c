@@ -163,7 +163,8 @@ static void test_a_frame_handed_over_again_carries_its_reason_and_peer(void) {
     CHECK_BYTES(again->frame, again->size, first->frame, first->size);
     close(fd);
     HELP_UNTIL(server_stats(&server).open == 0);
-    CHECK_EQ(pymq_transport_hand_over(server.transport, first->connection, first->frame, first->size, 14), PYMQ_ECLOSED);
+    CHECK_EQ(pymq_transport_hand_over(server.transport, first->connection, first->frame, first->size, 14),
+             PYMQ_ECLOSED);
     CHECK_EQ(pymq_transport_hand_over(server.transport, 0, first->frame, first->size, 14), PYMQ_ECLOSED);
     pymq_handed_free(server.transport, first);
     pymq_handed_free(server.transport, again);

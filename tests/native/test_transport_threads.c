@@ -1,4 +1,5 @@
-/* Everything at once, for the thread sanitizer: clients that come and go, exclusion, a control loop, sends to the dead. */
+/* Everything at once, for the thread sanitizer: clients that come and go, exclusion, a control loop, sends to the
+ * dead. */
 #include "transport_help.h"
 
 #include <pthread.h>
@@ -134,8 +135,8 @@ static void test_everything_at_once_keeps_its_promises(void) {
     server_close(&world.server);
 }
 
-/* A timer that is always due never lets the reactor sleep: it lets its lock go only to take it again. An unfair lock would
- * keep the excluder out for as long as it likes. */
+/* A timer that is always due never lets the reactor sleep: it lets its lock go only to take it again. An unfair lock
+ * would keep the excluder out for as long as it likes. */
 static void test_an_excluder_is_not_starved_by_a_busy_reactor(void) {
     struct server server;
     struct pymq_transport_config config = help_config();
@@ -144,14 +145,17 @@ static void test_an_excluder_is_not_starved_by_a_busy_reactor(void) {
     server.echo.service = (struct pymq_service){.context = &server.echo, .timer = echo_timer};
     server_open_plain(&server, &config, &server.echo.service);
     HELP_UNTIL(atomic_load(&server.echo.timers) > 1000);
-    int64_t turns = 0;
-    for (int i = 0; i < 2000; i++) {
+    int waited_long = 0;
+    for (int i = 0; i < 1000; i++) {
         int64_t before = server_stats(&server).turns;
         pymq_transport_exclude(server.transport);
-        turns += server_stats(&server).turns - before;
+        waited_long += server_stats(&server).turns - before > 3;
         pymq_transport_include(server.transport);
+        HELP_UNTIL(server_stats(&server).turns > before + 3); /* it runs again, at full speed */
     }
-    CHECK(turns <= 2000 * 3); /* the turn under way, one it was about to begin, one before it was asked */
+    /* One turn before it was asked, the one under way, one that was about to begin. More only when this thread was
+     * put to sleep between looking and asking, which is nobody's fault and rare. */
+    CHECK(waited_long < 200);
     server_close(&server);
 }
 

@@ -1,17 +1,17 @@
 /* The transport: sockets, frames, hand-over. It knows what a frame is and nothing of what a request means.
  *
- * A transport is a number of reactor threads, each with an epoll and its own connections. A reactor reads, cuts frames,
- * offers each to a service (csrc/serve, or none), and hands what the service did not take to the control loop in bounded
- * lanes. The control loop (Python, one thread) is woken through one eventfd, takes requests in batches and sends frames
- * back the same way. Name server, broker and client are the same transport with other services.
+ * A transport is a number of reactor threads, each with an epoll and its own connections. A reactor reads, cuts
+ * frames, offers each to a service (csrc/serve, or none), and hands what the service did not take to the control loop
+ * in bounded lanes. The control loop (Python, one thread) is woken through one eventfd, takes requests in batches and
+ * sends frames back the same way. Name server, broker and client are the same transport with other services.
  *
- * Threads: functions marked [reactor] are for callbacks on that reactor's thread only. All others may be called from any
- * thread, and none of them blocks on the network.
+ * Threads: functions marked [reactor] are for callbacks on that reactor's thread only. All others may be called from
+ * any thread, and none of them blocks on the network.
  *
  * Turns: a reactor works in turns (wait, read, serve, write). During a turn it holds its own turn lock, which nobody
- * contends. pymq_transport_exclude takes the locks of all reactors: between exclude and include no reactor is inside a
- * turn, so tables the services read without any lock can be changed there, and what a reactor did before is finished.
- * That replaces deferred reclamation: publishing is rare and short, and a turn never waits for the disk.
+ * contends. pymq_transport_exclude takes the locks of all reactors: between exclude and include no reactor is inside
+ * a turn, so tables the services read without any lock can be changed there, and what a reactor did before is
+ * finished. That replaces deferred reclamation: publishing is rare and short, and a turn never waits for the disk.
  */
 #ifndef PYMQ_TRANSPORT_H
 #define PYMQ_TRANSPORT_H
@@ -24,8 +24,8 @@ struct pymq_transport;
 struct pymq_reactor;    /* one thread's world */
 struct pymq_connection; /* [reactor], valid within a callback */
 
-/* Names a connection from anywhere: reactor (8 bits), slot (24), generation (32). Never reused while anybody could hold an
- * old one. 0 names nobody. */
+/* Names a connection from anywhere: reactor (8 bits), slot (24), generation (32). Never reused while anybody could
+ * hold an old one. 0 names nobody. */
 typedef uint64_t pymq_connection_id;
 
 #define PYMQ_REACTORS_MAX 16
@@ -45,14 +45,17 @@ struct pymq_transport_config {
     int32_t reactors;               /* threads, 1..PYMQ_REACTORS_MAX; 0 chooses */
     int32_t connections_max;        /* 0: what RLIMIT_NOFILE leaves */
     uint32_t frame_size_max;        /* PYMQ_FRAME_SIZE_MAX */
-    int32_t idle_timeout_ms;        /* serverChannelMaxIdleTimeSeconds: no byte either way for so long closes, 120000; 0 never */
+    int32_t idle_timeout_ms;        /* no byte either way for so long closes, 120000; 0 never.
+                                     * serverChannelMaxIdleTimeSeconds */
     int64_t output_size_max;        /* bytes waiting for one peer before it is closed, 64 MiB */
     int64_t output_size_pause;      /* bytes waiting for one peer before nothing more is read from it, 1 MiB */
-    int32_t pinned_timeout_ms;      /* how long a peer may hold spans of the log by not reading, 10000; then it is closed */
+    int32_t pinned_timeout_ms;      /* how long a peer may hold spans of the log by not reading, 10000; then it is
+                                     * closed */
     int32_t lane_count_max[PYMQ_LANES];  /* requests waiting; beyond: SYSTEM_BUSY at once */
     int64_t lane_bytes_max[PYMQ_LANES];  /* their bytes */
-    int32_t lane_wait_ms[PYMQ_LANES];    /* fast failure: older requests are answered SYSTEM_BUSY by the reactor (checked every
-                                          * 10 ms), 0 never. waitTimeMillsInSendQueue 200, …PullQueue 5000 */
+    int32_t lane_wait_ms[PYMQ_LANES];    /* fast failure: older requests are answered SYSTEM_BUSY by the reactor
+                                          * (checked every 10 ms), 0 never. waitTimeMillsInSendQueue 200, …PullQueue
+                                          * 5000 */
     int32_t turn_bytes_max;         /* read from one connection before others get their turn, 256 KiB */
 };
 
@@ -61,9 +64,10 @@ void pymq_transport_config_default(struct pymq_transport_config *config);
 /* What serves frames natively. Every callback runs on a reactor's thread inside a turn and must not block. */
 struct pymq_service {
     void *context;
-    /* A whole, decoded request (never a response). Return PYMQ_SERVED when it has been or will be answered (or was oneway), or
-     * a PYMQ_HAND_OVER + reason (0..255; the reason's number travels with the request and is counted per code). `command`
-     * and `frame` are valid only during the call. Answers written with pymq_connection_* leave at the end of the turn. */
+    /* A whole, decoded request (never a response). Return PYMQ_SERVED when it has been or will be answered (or was
+     * oneway), or a PYMQ_HAND_OVER + reason (0..255; the reason's number travels with the request and is counted per
+     * code). `command` and `frame` are valid only during the call. Answers written with pymq_connection_* leave at
+     * the end of the turn. */
     int (*request)(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
                    const struct pymq_command *command, const uint8_t *frame, size_t frame_size);
     /* All frames that were there have been offered: append what was collected, answer. At least once per turn in which
@@ -71,19 +75,24 @@ struct pymq_service {
     void (*settle)(void *context, struct pymq_reactor *reactor);
     /* The reactor's eventfd rang (pymq_reactor_event_fd: store watermarks, arrivals, posted work). */
     void (*event)(void *context, struct pymq_reactor *reactor);
-    /* Called when the time given by the last answer has come; returns when it wants to be called next (CLOCK_MONOTONIC ms),
-     * INT64_MAX for not before something else happens. Also called once at the reactor's start. */
+    /* Called when the time given by the last answer has come; returns when it wants to be called next
+     * (CLOCK_MONOTONIC ms), INT64_MAX for not before something else happens. Also called once at the reactor's start.
+     */
     int64_t (*timer)(void *context, struct pymq_reactor *reactor, int64_t now_ms);
     void (*closed)(void *context, struct pymq_reactor *reactor, pymq_connection_id connection);
-    /* A request that `request` had handed over will not be taken by the control loop: it was answered SYSTEM_BUSY (lane full,
-     * or it waited too long), or the transport closes. Any thread, also outside turns; NULL: nobody wants to know. */
+    /* A request that `request` had handed over will not be taken by the control loop: it was answered SYSTEM_BUSY
+     * (lane full, or it waited too long), or the transport closes. Any thread, also outside turns; NULL: nobody wants
+     * to know. */
     void (*dropped)(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame, size_t size);
+    /* Every reactor thread has ended and the transport is about to be freed: it must not be used any more. Called
+     * once, by pymq_transport_close on its caller's thread, after the last `dropped`; NULL allowed. */
+    void (*stopped)(void *context);
 };
 
 enum { PYMQ_SERVED = 0, PYMQ_HAND_OVER = 1000 };
 
-/* The reason with which a frame is handed over whose header pymq_command_decode did not accept outright (its code is -1, its
- * lane PYMQ_LANE_ADMIN). Equal to serve.h's PYMQ_REASON_HEADER. */
+/* The reason with which a frame is handed over whose header pymq_command_decode did not accept outright (its code is
+ * -1, its lane PYMQ_LANE_ADMIN). Equal to serve.h's PYMQ_REASON_HEADER. */
 #define PYMQ_TRANSPORT_REASON_HEADER 2
 
 /* `service` may be NULL (everything is handed over); it must outlive the transport. */
@@ -96,11 +105,12 @@ int pymq_transport_listen(struct pymq_transport *transport, const char *host, in
 
 /* Take over a connected, non-blocking stream socket as an ordinary connection (client connections; the inner end of a
  * TLS pump). `peer` is the address to say for it. Returns its id or 0. `is_client` ones are never idle-closed. */
-pymq_connection_id pymq_transport_adopt(struct pymq_transport *transport, int fd, const struct pymq_host *peer, bool is_client,
-                                        struct pymq_error *error);
+pymq_connection_id pymq_transport_adopt(struct pymq_transport *transport, int fd, const struct pymq_host *peer,
+                                        bool is_client, struct pymq_error *error);
 
-/* Stop in order: stop accepting and reading; let the control loop empty the lanes (the caller keeps taking and sending until
- * pymq_transport_is_drained); write what is written for up to drain_ms; then close joins threads and frees. Idempotent. */
+/* Stop in order: stop accepting and reading; let the control loop empty the lanes (the caller keeps taking and
+ * sending until pymq_transport_is_drained); write what is written for up to drain_ms; then close joins threads and
+ * frees. Idempotent. */
 void pymq_transport_drain(struct pymq_transport *transport);
 bool pymq_transport_is_drained(struct pymq_transport *transport); /* lanes empty, outputs empty */
 void pymq_transport_close(struct pymq_transport *transport, int32_t drain_ms);
@@ -108,8 +118,8 @@ void pymq_transport_close(struct pymq_transport *transport, int32_t drain_ms);
 void pymq_transport_exclude(struct pymq_transport *transport);
 void pymq_transport_include(struct pymq_transport *transport);
 
-/* TLS: with a mode other than disabled the first byte of an accepted connection is looked at (MSG_PEEK); one that begins a
- * TLS handshake leaves the reactor as an event with its descriptor. enforcing closes plain ones. */
+/* TLS: with a mode other than disabled the first byte of an accepted connection is looked at (MSG_PEEK); one that
+ * begins a TLS handshake leaves the reactor as an event with its descriptor. enforcing closes plain ones. */
 enum pymq_tls_mode { PYMQ_TLS_DISABLED = 0, PYMQ_TLS_PERMISSIVE = 1, PYMQ_TLS_ENFORCING = 2 };
 void pymq_transport_set_tls_mode(struct pymq_transport *transport, enum pymq_tls_mode mode);
 
@@ -137,22 +147,25 @@ struct pymq_handed {
     uint8_t frame[];     /* a copy of the whole frame */
 };
 
-/* Readable while lanes hold something. It is lowered only by pymq_transport_clear_wake, and only when all lanes are empty: call
- * that after taking, not before, and without having emptied everything simply return to the poller, which says it again. */
+/* Readable while lanes hold something. It is lowered only by pymq_transport_clear_wake, and only when all lanes are
+ * empty: call that after taking, not before, and without having emptied everything simply return to the poller, which
+ * says it again. */
 int pymq_transport_wake_fd(const struct pymq_transport *transport);
 void pymq_transport_clear_wake(struct pymq_transport *transport);
 
-/* Take up to `count_max` entries of one lane, oldest first; returns a list to be freed with pymq_handed_free one by one. */
+/* Take up to `count_max` entries of one lane, oldest first; returns a list to be freed with pymq_handed_free one by
+ * one. */
 struct pymq_handed *pymq_transport_take(struct pymq_transport *transport, enum pymq_lane lane, size_t count_max);
 void pymq_handed_free(struct pymq_transport *transport, struct pymq_handed *handed);
 
 /* Send a whole frame. PYMQ_OK when queued (not: arrived), PYMQ_ECLOSED when the connection is gone. */
-int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame, size_t size);
+int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
+                        size_t size);
 /* Close after what is queued has been written. */
 void pymq_transport_close_connection(struct pymq_transport *transport, pymq_connection_id connection);
 /* Hand a request over as if it had just been read (a hold that has ended, for requests the control loop serves). */
-int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame, size_t size,
-                             uint8_t reason);
+int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
+                             size_t size, uint8_t reason);
 
 /* ---- the service's side [reactor] ----------------------------------------------------------------------------- */
 
@@ -174,10 +187,11 @@ uint8_t *pymq_connection_reserve(struct pymq_connection *connection, size_t size
 void pymq_connection_commit(struct pymq_connection *connection, size_t size);
 
 /* A reply of `head` (copied) followed by spans of the log. Ownership of the spans passes over in every case: they are
- * released when written, or when the connection goes. Small spans are copied at once, neighbours are joined. What the socket does
- * not take at once is copied when it is at most 64 KiB and stays pinned otherwise, with pinned_timeout_ms. */
-void pymq_connection_send_spans(struct pymq_connection *connection, struct pymq_store *store, const uint8_t *head, size_t head_size,
-                                struct pymq_span *spans, size_t span_count);
+ * released when written, or when the connection goes. Small spans are copied at once, neighbours are joined. What the
+ * socket does not take at once is copied when it is at most 64 KiB and stays pinned otherwise, with
+ * pinned_timeout_ms. */
+void pymq_connection_send_spans(struct pymq_connection *connection, struct pymq_store *store, const uint8_t *head,
+                                size_t head_size, struct pymq_span *spans, size_t span_count);
 
 /* ---- counters ------------------------------------------------------------------------------------------------- */
 
@@ -192,13 +206,14 @@ struct pymq_transport_stats {
 
 void pymq_transport_stats(const struct pymq_transport *transport, struct pymq_transport_stats *stats);
 
-/* Per request code: how many the service took, and how many were handed over by reason. Fills at most `count_max`; returns
- * how many rows there are. */
+/* Per request code: how many the service took, and how many were handed over by reason. Fills at most `count_max`;
+ * returns how many rows there are. */
 struct pymq_code_count {
     int32_t code;
     int32_t reason; /* -1: served natively */
     int64_t count;
 };
-size_t pymq_transport_code_counts(const struct pymq_transport *transport, struct pymq_code_count *rows, size_t count_max);
+size_t pymq_transport_code_counts(const struct pymq_transport *transport, struct pymq_code_count *rows,
+                                  size_t count_max);
 
 #endif
