@@ -27,7 +27,7 @@ from pymq.broker.ports import choose_ports
 from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
-from pymq.broker.serving import make_serve, serve_config, server_config
+from pymq.broker.serving import client_config, make_serve, serve_config, server_config
 from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
 from pymq.broker.traffic import SAMPLE_S, Traffic
@@ -37,6 +37,7 @@ from pymq.namesrv.config import NamesrvConfig
 from pymq.namesrv.server import NameServer
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.server import RemotingServer
+from pymq.remoting.tls_context import tls_config
 from pymq.store.housekeeping import DiskProbe, disk_ratio
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
@@ -153,7 +154,7 @@ class Broker:
         self.groups.publish_all()
         self.offsets.load()
         self.clients = ClientManager(self)
-        client = RemotingClient()
+        client = RemotingClient(client_config(config))
         self._closers.append(client.close)
         self.registration = Registration(self, client)
         await self._open_name_server()
@@ -206,7 +207,9 @@ class Broker:
                 bind_address=self.config.bind_address,
                 listen_port=self.config.namesrv_listen_port,
                 kv_config_path=str(home / "kvConfig.json"),
-            )
+                config_store_path=str(home / "namesrv.properties"),
+            ),
+            tls=tls_config(self.config.tls),
         )
         try:
             await self.name_server.start()

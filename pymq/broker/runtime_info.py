@@ -82,6 +82,8 @@ def broker_info(broker: Broker) -> dict[str, str]:
         table[name] = "0"
     for name in ("timerEnqueueTps", "timerDequeueTps"):
         table[name] = "0.0"
+    table["pymq.loop_late_count"] = str(broker.server.loop_late_count)
+    table["pymq.loop_late_ms_max"] = str(broker.server.loop_late_ms_max)
     table |= {f"pymq.{name}": str(value) for name, value in sorted(stats.items())}
     return table | served_info(broker)
 

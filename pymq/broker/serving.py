@@ -8,7 +8,14 @@ import psutil
 
 from pymq._core._serve import Serve, ServeConfig
 from pymq.broker.config import NATIVE, BrokerConfig
-from pymq.remoting.config import LANE_BYTES_MAX, LANE_COUNTS_MAX, RemotingServerConfig, TransportConfig
+from pymq.remoting.config import (
+    LANE_BYTES_MAX,
+    LANE_COUNTS_MAX,
+    RemotingClientConfig,
+    RemotingServerConfig,
+    TransportConfig,
+)
+from pymq.remoting.tls_context import tls_config
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -70,4 +77,10 @@ def server_config(config: BrokerConfig, ports: tuple[int, ...]) -> RemotingServe
             lane_bytes_max=LANE_BYTES_MAX,
             lane_wait_ms=waits if fast else (0,) * len(waits),
         ),
+        tls=tls_config(config.tls),
     )
+
+
+def client_config(config: BrokerConfig) -> RemotingClientConfig:
+    """Connections to name servers."""
+    return RemotingClientConfig(tls=tls_config(config.tls))
