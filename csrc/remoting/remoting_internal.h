@@ -284,7 +284,7 @@ bool pymq_first_byte_look(struct pymq_connection *connection);
 /* timers.c */
 void pymq_idle_add(struct pymq_connection *connection);
 void pymq_idle_remove(struct pymq_connection *connection);
-int pymq_timers_wait_ms(struct pymq_reactor *reactor);
+int pymq_timers_wait_ms(const struct pymq_reactor *reactor);
 void pymq_timers_run(struct pymq_reactor *reactor);
 
 /* counters.c */

@@ -7,6 +7,7 @@
 #include "remoting_internal.h"
 
 #include <limits.h>
+#include <time.h>
 
 static int64_t idle_deadline_ms(const struct pymq_connection *connection) {
     return connection->active_ms + connection->reactor->transport->config.idle_timeout_ms;
@@ -85,14 +86,15 @@ static int64_t earliest_due_ms(const struct pymq_reactor *reactor) {
 }
 
 /* For epoll_wait: 0 while there is work, -1 when nothing but an event can bring some. */
-int pymq_timers_wait_ms(struct pymq_reactor *reactor) {
+int pymq_timers_wait_ms(const struct pymq_reactor *reactor) {
     if (reactor->ready_first != NULL || reactor->dirty_first != NULL)
         return 0;
     int64_t due = earliest_due_ms(reactor);
     if (due == INT64_MAX)
         return -1;
-    pymq_reactor_read_clocks(reactor); /* the turn may have been long */
-    int64_t wait = due - reactor->now_ms;
+    struct timespec now; /* the turn may have been long; the turn's own clock stays what it was until the next one */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t wait = due - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
     return wait <= 0 ? 0 : wait > INT_MAX ? INT_MAX : (int)wait;
 }
 

@@ -163,7 +163,9 @@ int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id con
                         size_t size);
 /* Close after what is queued has been written. */
 void pymq_transport_close_connection(struct pymq_transport *transport, pymq_connection_id connection);
-/* Hand a request over as if it had just been read (a hold that has ended, for requests the control loop serves). */
+/* Hand a request over as if it had just been read (a hold that has ended, for requests the control loop serves).
+ * PYMQ_OK; PYMQ_ECLOSED when the connection is gone; PYMQ_EPOOL when the lane is full: then the peer has been answered
+ * SYSTEM_BUSY and `dropped` was called. */
 int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
                              size_t size, uint8_t reason);
 
