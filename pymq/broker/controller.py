@@ -37,7 +37,6 @@ from pymq.namesrv.config import NamesrvConfig
 from pymq.namesrv.server import NameServer
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.server import RemotingServer
-from pymq.remoting.tls_context import tls_config
 from pymq.store.housekeeping import DiskProbe, disk_ratio
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
@@ -208,8 +207,8 @@ class Broker:
                 listen_port=self.config.namesrv_listen_port,
                 kv_config_path=str(home / "kvConfig.json"),
                 config_store_path=str(home / "namesrv.properties"),
-            ),
-            tls=tls_config(self.config.tls),
+                tls=dict(self.config.tls),
+            )
         )
         try:
             await self.name_server.start()
