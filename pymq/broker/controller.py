@@ -170,6 +170,7 @@ class Broker:
         self._spawn(self._save_offsets())
         self._spawn(self._expire_clients())
         self._spawn(self._sample_traffic())
+        self._spawn(self._await_sends())
 
     async def _open_store(self) -> None:
         try:
@@ -287,9 +288,9 @@ class Broker:
     async def apply_config(self, config: BrokerConfig) -> None:
         """Let *config* be in force from now on: at the reactors and, where it shows there, at the name servers."""
         before, self.config = self.config, config
-        self.serve.configure(serve_config(config))
-        if before.lite_pull_message_enable != config.lite_pull_message_enable:
-            self.groups.publish_all()
+        self.serve.configure(serve_config(config, self.clock.now_ms()))
+        self.groups.publish_all()
+        self._spawn(self._await_sends())
         if before.broker_permission != config.broker_permission:
             self.topics.publish_all()
             self.serve.end_holds()
@@ -326,6 +327,14 @@ class Broker:
         while True:
             await asyncio.sleep(EXPIRE_INTERVAL_S)
             self.clients.expire()
+
+    async def _await_sends(self) -> None:
+        """Sends before startAcceptSendRequestTimeStamp are refused by Python, so nothing is native until then."""
+        delay_ms = self.config.start_accept_send_request_time_stamp - self.clock.now_ms()
+        if delay_ms <= 0:
+            return
+        await asyncio.sleep(delay_ms / 1000)
+        self.serve.configure(serve_config(self.config, self.clock.now_ms()))
 
     async def _sample_traffic(self) -> None:
         while True:

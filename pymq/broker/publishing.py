@@ -67,10 +67,12 @@ class Publisher:
         )
 
     def _is_group_special(self, group: SubscriptionGroup) -> bool:
-        """Whether a pull has to be looked at: something forbidden, broadcasting or lite pulls refused."""
+        """Whether a pull has to be looked at: something forbidden, a kind of pull refused."""
+        config = self._broker.config
         return (
             not group.consume_broadcast_enable
-            or not self._broker.config.lite_pull_message_enable
+            or not config.lite_pull_message_enable
+            or config.reject_pull_consumer_enable
             or self._broker.groups.has_forbidden(group.group_name)
         )
 

@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 
-def serve_config(config: BrokerConfig) -> ServeConfig:
+def accepts_sends(config: BrokerConfig, now_ms: int) -> bool:
+    """Whether the time from which sends are accepted has come."""
+    return now_ms >= config.start_accept_send_request_time_stamp
+
+
+def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
     """What serves requests natively."""
     memory = psutil.virtual_memory().total
     return ServeConfig(
-        native=config.data_plane == NATIVE,
+        native=config.data_plane == NATIVE and accepts_sends(config, now_ms),
         long_polling=config.long_polling_enable,
         short_polling_ms=config.short_polling_time_mills,
         send_timeout_ms=config.store.sync_flush_timeout_ms,
@@ -47,7 +52,7 @@ def serve_config(config: BrokerConfig) -> ServeConfig:
 
 def make_serve(broker: Broker) -> Serve:
     """The serving over the broker's store."""
-    return Serve(serve_config(broker.config), broker.store)
+    return Serve(serve_config(broker.config, broker.clock.now_ms()), broker.store)
 
 
 def server_config(config: BrokerConfig, ports: tuple[int, ...]) -> RemotingServerConfig:
