@@ -233,6 +233,7 @@ struct pymq_hold_request {
 struct pymq_pull_serve {
     struct pymq_cold_reads *cold;
     _Atomic int64_t holds; /* of all reactors, and on their way */
+    _Atomic int64_t pulled_messages, pulled_bytes; /* by the control loop */
 };
 
 /* Write the reactor's eventfd. */

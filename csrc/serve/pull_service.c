@@ -331,6 +331,52 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
     return PYMQ_OK;
 }
 
+/* ---- the control loop's own pulls --------------------------------------------------------------------------------------- */
+
+static struct pymq_offset_cell *cell_of(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                        const uint8_t *topic, uint32_t topic_size, int32_t queue_id) {
+    return pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
+}
+
+int pymq_serve_pull_begins(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                           uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_offset_cell *cell = cell_of(serve, group, group_size, topic, topic_size, queue_id);
+    if (cell != NULL)
+        pymq_offset_pulled(cell, offset);
+    *reset_to = cell != NULL ? atomic_load_explicit(&cell->pending, memory_order_acquire) : PYMQ_OFFSET_NONE;
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return *reset_to != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
+}
+
+bool pymq_serve_offset_is_pending(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                  const uint8_t *topic, uint32_t topic_size, int32_t queue_id) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_offset_cell *cell = cell_of(serve, group, group_size, topic, topic_size, queue_id);
+    bool pending = cell != NULL && atomic_load_explicit(&cell->pending, memory_order_acquire) != PYMQ_OFFSET_NONE;
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    return pending;
+}
+
+void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                           uint32_t topic_size, int64_t messages, int64_t bytes) {
+    pthread_mutex_lock(&serve->tables.control_lock);
+    struct pymq_subscription *found =
+        pymq_subscription_find(&serve->tables, topic, topic_size, group, group_size);
+    if (found != NULL) {
+        atomic_fetch_add_explicit(&found->traffic->messages, messages, memory_order_relaxed);
+        atomic_fetch_add_explicit(&found->traffic->bytes, bytes, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&serve->tables.control_lock);
+    atomic_fetch_add_explicit(&serve->pull->pulled_messages, messages, memory_order_relaxed);
+    atomic_fetch_add_explicit(&serve->pull->pulled_bytes, bytes, memory_order_relaxed);
+}
+
 void pymq_pull_stats(const struct pymq_serve *serve, struct pymq_serve_stats *stats) {
-    stats->holds = serve->pull != NULL ? atomic_load_explicit(&serve->pull->holds, memory_order_relaxed) : 0;
+    const struct pymq_pull_serve *shared = serve->pull;
+    if (shared == NULL)
+        return;
+    stats->holds = atomic_load_explicit(&shared->holds, memory_order_relaxed);
+    stats->pulled_messages += atomic_load_explicit(&shared->pulled_messages, memory_order_relaxed);
+    stats->pulled_bytes += atomic_load_explicit(&shared->pulled_bytes, memory_order_relaxed);
 }

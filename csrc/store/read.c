@@ -288,3 +288,10 @@ ssize_t pymq_store_query(struct pymq_store *store, const uint8_t *topic, size_t 
                             pymq_commit_log_min(&store->log), atomic_load(&store->marks.visible), verify_key, &query,
                             offsets, count_max);
 }
+
+int64_t pymq_store_indexed(struct pymq_store *store) {
+    struct pymq_index_marks marks = {.end_offset = -1};
+    if (store->index != NULL)
+        pymq_index_marks(store->index, &marks);
+    return marks.end_offset;
+}

@@ -200,6 +200,12 @@ cdef extern from "pymq/serve.h" nogil:
     void pymq_serve_get(pymq_serve *serve, pymq_get_s *get, pymq_span *spans, size_t span_max)
     int pymq_serve_hold(pymq_serve *serve, uint64_t connection, const uint8_t *frame, size_t size, const pymq_get_s *get,
                         const uint8_t *group, uint32_t group_size, int32_t timeout_ms)
+    int pymq_serve_pull_begins(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                               uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to)
+    bint pymq_serve_offset_is_pending(pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                      const uint8_t *topic, uint32_t topic_size, int32_t queue_id)
+    void pymq_serve_count_pull(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                               uint32_t topic_size, int64_t messages, int64_t size)
     size_t pymq_serve_end_holds(pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
                                 uint32_t group_size)
     void pymq_unique_key(uint8_t *target)

@@ -140,6 +140,11 @@ cdef int fill_host(object host, pymq_host *target) except -1:
     return 0
 
 
+cdef str hex_of_host(const pymq_host *host):
+    """Address and port as message ids have them."""
+    return (PyBytes_FromStringAndSize(<char *>host.address, host.size).hex() + f"{host.port:08x}").upper()
+
+
 cdef int fill_name(str what, str value, char *target, size_t capacity) except -1:
     cdef bytes encoded = value.encode("utf-8")
     if <size_t>PyBytes_GET_SIZE(encoded) >= capacity:
@@ -195,6 +200,7 @@ cdef class Serve:
     cdef object store
     cdef object transport
     cdef readonly object config
+    cdef readonly str host_hex  # what message ids begin with
     cdef object __weakref__
 
     def __cinit__(self, config, store):
@@ -206,6 +212,7 @@ cdef class Serve:
         self.config = config
         memset(&error, 0, sizeof(error))
         fill_config(config, &settings)
+        self.host_hex = hex_of_host(&settings.store_host)
         self.store_pointer = <pymq_store *>PyCapsule_GetPointer(store._borrow(), "pymq_store")
         self.store = store
         with nogil:
@@ -266,6 +273,7 @@ cdef class Serve:
             with nogil:
                 pymq_serve_configure(serve, &settings)
             self.config = config
+            self.host_hex = hex_of_host(&settings.store_host)
         finally:
             self.end()
 
@@ -664,6 +672,44 @@ cdef class Serve:
         finally:
             self.end()
         return status == PYMQ_OK
+
+    def pull_begins(self, str group, str topic, int32_t queue_id, int64_t offset):
+        """A pull from *offset*: where a pending reset wants it to begin instead, None when it may go on."""
+        cdef int64_t reset_to = 0
+        cdef int status
+        cdef pymq_slice group_name = slice_of(group), topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                status = pymq_serve_pull_begins(serve, group_name.data, group_name.size, topic_name.data,
+                                                topic_name.size, queue_id, offset, &reset_to)
+        finally:
+            self.end()
+        return reset_to if status == PYMQ_OK else None
+
+    def offset_is_pending(self, str group, str topic, int32_t queue_id):
+        """Whether a reset of this offset waits for the group to follow it."""
+        cdef bint pending
+        cdef pymq_slice group_name = slice_of(group), topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pending = pymq_serve_offset_is_pending(serve, group_name.data, group_name.size, topic_name.data,
+                                                       topic_name.size, queue_id)
+        finally:
+            self.end()
+        return bool(pending)
+
+    def count_pull(self, str group, str topic, int64_t messages, int64_t size):
+        """Count messages that were pulled through the control loop."""
+        cdef pymq_slice group_name = slice_of(group), topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pymq_serve_count_pull(serve, group_name.data, group_name.size, topic_name.data, topic_name.size,
+                                      messages, size)
+        finally:
+            self.end()
 
     def end_holds(self, str topic="", str group=""):
         """End holds of a topic, a group, or all; how many."""

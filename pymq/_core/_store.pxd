@@ -206,6 +206,9 @@ cdef extern from "pymq/store.h" nogil:
     ssize_t pymq_store_query(pymq_store *store, const uint8_t *topic, size_t topic_size, const uint8_t *key,
                              size_t key_size, int64_t begin_ms, int64_t end_ms, int64_t *offsets, size_t count_max)
     int pymq_queue_wait(pymq_store *store, pymq_queue *queue, int64_t offset, int32_t timeout_ms)
+    int64_t pymq_store_indexed(pymq_store *store)
+    bint pymq_store_is_resident(pymq_store *store, int64_t physical_offset, int64_t size)
+    int pymq_store_remove_topic(pymq_store *store, const uint8_t *topic, size_t topic_size, int32_t timeout_ms)
 
     struct pymq_log_file_info:
         int64_t base_offset

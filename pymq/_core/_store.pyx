@@ -104,10 +104,11 @@ include "_settings.pxi"
 include "_handle.pxi"
 include "_write.pxi"
 include "_read.pxi"
+include "_raw.pxi"
 
 
 @cython.final
-cdef class Store(_StoreReader):
+cdef class Store(_StoreRaw):
     """One open store directory. Every method may be called from any thread.
 
     Args:

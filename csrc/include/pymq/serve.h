@@ -222,6 +222,17 @@ struct pymq_get {
 /* Read as DefaultMessageStore.getMessage does. Spans are the caller's to release. */
 void pymq_serve_get(struct pymq_serve *serve, struct pymq_get *get, struct pymq_span *spans, size_t span_max);
 
+/* A pull of the control loop's begins at `offset`: PYMQ_OK and the place in `*reset_to` when a reset wants it to begin
+ * elsewhere; PYMQ_ENOTFOUND when none is pending, or was until now and is followed by this pull. */
+int pymq_serve_pull_begins(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                           uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to);
+/* Whether a reset is pending. */
+bool pymq_serve_offset_is_pending(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                  const uint8_t *topic, uint32_t topic_size, int32_t queue_id);
+/* Such a pull has found messages: count them. */
+void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                           uint32_t topic_size, int64_t messages, int64_t bytes);
+
 /* Hold `frame` (a pull of the control loop's) until a message with one of the tags arrives at or behind `offset` in the queue, or
  * `timeout_ms` pass, or the topic, group, role or broker ends it; then it is handed over again with HOLD_ENDED. */
 int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *frame, size_t size,

@@ -220,6 +220,9 @@ int64_t pymq_queue_offset_by_time(struct pymq_store *store, struct pymq_queue *q
 ssize_t pymq_store_query(struct pymq_store *store, const uint8_t *topic, size_t topic_size, const uint8_t *key,
                          size_t key_size, int64_t begin_ms, int64_t end_ms, int64_t *offsets, size_t count_max);
 
+/* The physical offset of the last record indexed; -1 when there is none, or no index. */
+int64_t pymq_store_indexed(struct pymq_store *store);
+
 /* Block until `queue` has a unit at `offset` (then PYMQ_OK), the time is over (PYMQ_ETIMEDOUT) or close. */
 int pymq_queue_wait(struct pymq_store *store, struct pymq_queue *queue, int64_t offset, int32_t timeout_ms);
 
