@@ -117,6 +117,9 @@ static void on_dropped(void *context, pymq_connection_id connection, int32_t cod
     free(command);
 }
 
+/* The transport has no threads any more and is going: forget it, so that tables can still be changed. */
+static void on_stopped(void *context) { pymq_serve_attach(context, NULL); }
+
 void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic,
                              uint32_t topic_size) {
     uint64_t index = connection >> 56;
@@ -205,6 +208,7 @@ int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *s
         .timer = on_timer,
         .closed = on_closed,
         .dropped = on_dropped,
+        .stopped = on_stopped,
     };
     status = pymq_tables_init(&serve->tables);
     if (status != PYMQ_OK) {

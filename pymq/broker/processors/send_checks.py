@@ -1,0 +1,153 @@
+"""What a send is checked for, in Apache's order and words (AbstractSendMessageProcessor.msgCheck, HookUtils).
+
+A check that fails raises `SendRefused`, whose answer says MSG_REGION and TRACE_ON; a header that cannot be read is a
+`RemotingError` without them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pymq.broker import names
+from pymq.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_READ_WRITE, PERM_WRITE, TopicConfig
+from pymq.errors import PymqError
+from pymq.remoting.codes import ResponseCode
+from pymq.remoting.headers.send import SendMessageRequestHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+UNIT, UNIT_SUBSCRIBED = 1, 2  # TopicSysFlag
+TRANSACTION_MASK, TRANSACTION_COMMIT = 3 << 2, 2 << 2
+INNER_BATCH = 1 << 7
+SLAVE = "SLAVE"
+
+
+class SendRefused(PymqError):
+    """A send that is not stored.
+
+    Attributes:
+        code: the response code.
+        remark: the words that go with it.
+        has_fields: whether MSG_REGION and TRACE_ON are said: not by what looks at no header.
+    """
+
+    def __init__(self, code: int, remark: str, *, has_fields: bool = True) -> None:
+        super().__init__(f"{int(code)}: {remark}")
+        self.code = int(code)
+        self.remark = remark
+        self.has_fields = has_fields
+
+
+def check_accepting(broker: Broker, now_ms: int) -> None:
+    """Whether sends are taken at all now.
+
+    Raises:
+        SendRefused: a slave, or a broker that is told to begin later.
+    """
+    if broker.config.broker_role == SLAVE:
+        raise SendRefused(
+            ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while", has_fields=False
+        )
+    begin_ms = broker.config.start_accept_send_request_time_stamp
+    if now_ms < begin_ms:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begin_ms / 1000))
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {moment},{begin_ms % 1000:03d}")
+
+
+def check_topic(broker: Broker, topic: str) -> None:
+    """Whether clients may send to a topic of this name.
+
+    Raises:
+        SendRefused: they may not.
+    """
+    config = broker.topics.get(topic)
+    if not broker.config.broker_permission & PERM_WRITE and config is not None and config.order:
+        raise SendRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
+        )
+    remark = names.check_topic_name(topic)
+    if remark is not None:
+        raise SendRefused(ResponseCode.INVALID_PARAMETER, remark)
+    if topic in names.NOT_SENT_TO:
+        raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+
+async def find_or_create_topic(broker: Broker, header: SendMessageRequestHeader, peer: str) -> TopicConfig:
+    """The topic, made on its first send where that is allowed.
+
+    Raises:
+        SendRefused: there is none and none can be made.
+    """
+    found = broker.topics.get(header.topic)
+    if found is not None:
+        return found
+    is_retry = header.topic.startswith(names.RETRY_PREFIX)
+    sys_flag = (UNIT_SUBSCRIBED if is_retry else UNIT) if header.unit_mode else 0
+    made = await broker.topics.create_on_send(
+        header.topic, header.default_topic, header.default_topic_queue_nums, peer, sys_flag
+    )
+    if made is None and is_retry:
+        made = await broker.topics.create_on_send_back(header.topic, 1, PERM_READ_WRITE, sys_flag)
+    if made is None:
+        raise SendRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{FAQ}")
+    return made
+
+
+def check_queue(topic: TopicConfig, queue_id: int, peer: str) -> None:
+    """Whether the topic has such a queue; below 0 means any.
+
+    Raises:
+        SendRefused: it has not.
+    """
+    if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        raise SendRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{queue_id}] is illegal, {describe(topic)} Producer: {peer}",
+        )
+    if queue_id < 0 and topic.write_queue_nums <= 0:
+        # Differs: Apache divides by zero here and answers with the exception's name.
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"topic[{topic.topic_name}] has no queue to write to")
+
+
+def describe(topic: TopicConfig) -> str:
+    """A topic as Java prints it."""
+    perm = "".join(
+        letter if topic.perm & bit else "-"
+        for bit, letter in ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
+    )
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
+        f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={{{attributes}}}]"
+    )
+
+
+def check_features(properties: dict[str, str], sys_flag: int, reconsume_times: int) -> None:
+    """Whether the message asks for something this broker does not do yet: then it must not be stored as if it did.
+
+    Raises:
+        SendRefused: it does.
+    """
+    delay_level = integer(properties.get("DELAY"), 0)
+    half = properties.get("TRAN_MSG", "").lower() == "true" and not (reconsume_times > 0 and delay_level > 0)
+    if half:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, "transaction messages (TRAN_MSG) are not supported yet")
+    if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+        return
+    if delay_level > 0:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"delayed messages (DELAY={delay_level}) are not supported yet")
+    timed = {"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"} & properties.keys()
+    if timed and "TIMER_OUT_MS" not in properties:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
+
+
+def integer(text: str | None, default: int) -> int:
+    """A number where there is one; Java's callers see an exception otherwise, ours the default."""
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        return default
