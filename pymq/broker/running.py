@@ -45,6 +45,7 @@ def run_in_thread(server: Server) -> Iterator[Server]:
         finally:
             call(server.stop())
     finally:
+        call(loop.shutdown_default_executor())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

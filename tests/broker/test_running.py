@@ -1,0 +1,122 @@
+"""A broker inside a program: on one's own loop, on a thread, twice, refused; and a loop that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import pymq
+from pymq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.test_admin import SMALL
+from tests.broker.wire import Wire, send_fields
+
+
+def config_in(directory, **more):
+    """A small broker in *directory*, ports chosen by the kernel."""
+    settings = {"listen_port": 0, "namesrv_listen_port": 0, "broker_name": "a", "store": SMALL}
+    return pymq.BrokerConfig(store_path_root_dir=str(directory), **(settings | more))
+
+
+def test_a_broker_runs_on_the_caller_s_own_loop(tmp_path):
+    """A broker runs on the caller s own loop."""
+
+    async def scenario():
+        async with pymq.Broker(config_in(tmp_path)) as broker:
+            return await asyncio.to_thread(ask, broker.config.listen_port)
+
+    assert asyncio.run(scenario()) == ResponseCode.SUCCESS
+
+
+def ask(port):
+    """The code of one answer."""
+    with Wire(port) as wire:
+        return wire.call(RequestCode.GET_BROKER_CONFIG).code
+
+
+def test_two_brokers_in_one_program_share_a_name_server(tmp_path):
+    """The second registers with the first one's name server; a topic's route then has both."""
+    with pymq.Broker(config_in(tmp_path / "a")).running() as first:
+        config = config_in(tmp_path / "b", broker_name="b", namesrv_addr=first.namesrv_addr, bind_address="127.0.0.1")
+        with pymq.Broker(config).running() as second:
+            with Wire(int(first.namesrv_addr.rpartition(":")[2])) as wire:
+                answer = wire.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+            text = answer.body.decode()
+            assert first.address in text
+            assert second.address in text
+            assert second.name_server is None
+
+
+def test_a_stopped_broker_leaves_no_thread_and_its_store_can_be_opened_again(tmp_path):
+    """A stopped broker leaves no thread and its store can be opened again."""
+    before = set(threading.enumerate())
+    for round_number in range(2):
+        with pymq.Broker(config_in(tmp_path)).running() as broker, Wire(broker.config.listen_port) as wire:
+            answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("BenchmarkTest"), b"x")
+            assert answer.fields["queueOffset"] == str(round_number)
+        assert not (tmp_path / "abort").exists()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_start_that_fails_closes_what_it_had_opened(tmp_path):
+    """The name server's port is taken: the store must be free again afterwards."""
+    with pymq.Broker(config_in(tmp_path / "a")).running() as first:
+        taken = int(first.namesrv_addr.rpartition(":")[2])
+        broken = pymq.Broker(config_in(tmp_path / "b", namesrv_listen_port=taken))
+        with pytest.raises(pymq.ConfigError, match=str(taken)), broken.running():
+            pass
+    with pymq.Broker(config_in(tmp_path / "b")).running() as broker:
+        assert ask(broker.config.listen_port) == ResponseCode.SUCCESS
+
+
+def test_stopping_twice_is_stopping_once(tmp_path):
+    """Stopping twice is stopping once."""
+
+    async def scenario():
+        broker = pymq.Broker(config_in(tmp_path))
+        await broker.start()
+        await asyncio.gather(broker.stop(), broker.stop())
+        await broker.stop()
+        return broker.message_store.core.closed
+
+    assert asyncio.run(scenario())
+
+
+def test_sends_before_their_start_time_are_not_served_natively(tmp_path):
+    """Sends before their start time are not served natively."""
+    far = 1 << 50
+    config = config_in(tmp_path, start_accept_send_request_time_stamp=far)
+    with pymq.Broker(config).running() as broker, Wire(broker.config.listen_port) as wire:
+        assert wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("BenchmarkTest"), b"x").code != ResponseCode.SUCCESS
+
+
+def test_importing_pymq_loads_no_native_module_and_starts_no_thread():
+    """Importing pymq loads no native module and starts no thread."""
+    code = "import sys, threading, pymq; pymq.Broker; assert threading.active_count() == 1; import subprocess"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    code = "import sys, pymq; assert not [name for name in sys.modules if name.startswith('pymq.')]"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("way", ["hangs", "ends"])
+def test_a_dead_loop_ends_the_process(way):
+    """A loop that hangs, and one that was closed under the watchdog's eyes."""
+    hang = "time.sleep(60)" if way == "hangs" else "loop.stop()"
+    code = f"""
+import asyncio, time
+from pymq.broker.watchdog import Watchdog
+loop = asyncio.new_event_loop()
+def begin():
+    Watchdog(loop, dead_s=0.5).start()
+    loop.call_later(0.1, lambda: {hang})
+loop.call_soon(begin)
+loop.run_forever()
+loop.close()
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 70
+    assert "control loop dead" in done.stderr
