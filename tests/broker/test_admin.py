@@ -211,6 +211,24 @@ def test_a_question_is_passed_on_to_the_client_it_is_about(broker, wire):
         assert missing.remark == "The Consumer <askers> <nobody> not online"
 
 
+def test_a_stored_message_is_given_to_one_consumer_to_consume_now(broker, wire):
+    """Asks for a direct consumption and looks at what the consumer is handed."""
+    create_topic(wire, "direct", 1)
+    heartbeat(wire, "c-direct", "directors", "direct")
+    sent = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("direct"), b"the body")
+    fields = {"consumerGroup": "directors", "clientId": "c-direct", "topic": "direct", "msgId": sent.fields["msgId"]}
+    with Wire(broker.config.listen_port) as tool:
+        number = tool.post(Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, dict(fields)))
+        question = next_question(wire, RequestCode.CONSUME_MESSAGE_DIRECTLY)
+        assert question.fields == fields | {"brokerName": "broker-a", "topicSysFlag": "0", "groupSysFlag": "0"}
+        assert b"the body" in question.body
+        assert len(question.body) == int.from_bytes(question.body[:4], "big")
+        reply(wire, question, b'{"consumeResult":"CR_SUCCESS"}')
+        assert tool.wait(number).body == b'{"consumeResult":"CR_SUCCESS"}'
+        bad = tool.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields | {"msgId": "F" * 32})
+        assert bad.code == ResponseCode.SYSTEM_ERROR
+
+
 def next_question(wire, code):
     """The next request of the server with that code."""
     while True:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Protocol
 
 from pymq.remoting.server import RemotingServer
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
+
+
+PROCESSORS = tuple(
+    (module, name)
+    for module, name in (
+        ("send", "SendProcessor"),
+        ("pull", "PullProcessor"),
+        ("offsets", "OffsetProcessor"),
+        ("query", "QueryProcessor"),
+        ("client", "ClientProcessor"),
+        ("admin.topics", "TopicAdmin"),
+        ("admin.groups", "GroupAdmin"),
+        ("admin.clients", "ClientAdmin"),
+        ("admin.consumers", "ConsumeAdmin"),
+        ("admin.offsets", "OffsetAdmin"),
+        ("admin.brokers", "BrokerAdmin"),
+    )
+    if importlib.util.find_spec(f"{__name__}.{module}") is not None
+)
 
 
 class Processor(Protocol):
@@ -20,28 +41,4 @@ class Processor(Protocol):
 
 def all_processors(broker: Broker) -> list[Processor]:
     """Every processor of a broker."""
-    from pymq.broker.processors.admin.brokers import BrokerAdmin
-    from pymq.broker.processors.admin.clients import ClientAdmin
-    from pymq.broker.processors.admin.consumers import ConsumeAdmin
-    from pymq.broker.processors.admin.groups import GroupAdmin
-    from pymq.broker.processors.admin.offsets import OffsetAdmin
-    from pymq.broker.processors.admin.topics import TopicAdmin
-    from pymq.broker.processors.client import ClientProcessor
-    from pymq.broker.processors.offsets import OffsetProcessor
-    from pymq.broker.processors.pull import PullProcessor
-    from pymq.broker.processors.query import QueryProcessor
-    from pymq.broker.processors.send import SendProcessor
-
-    return [
-        SendProcessor(broker),
-        PullProcessor(broker),
-        OffsetProcessor(broker),
-        QueryProcessor(broker),
-        ClientProcessor(broker),
-        TopicAdmin(broker),
-        GroupAdmin(broker),
-        ClientAdmin(broker),
-        ConsumeAdmin(broker),
-        OffsetAdmin(broker),
-        BrokerAdmin(broker),
-    ]
+    return [getattr(importlib.import_module(f"{__name__}.{module}"), name)(broker) for module, name in PROCESSORS]

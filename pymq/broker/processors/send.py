@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 MULTI_TAGS = 1 << 1  # of sysFlag
-V3_4_9 = 93  # MQVersion: from here on a request's own maximum of deliveries counts
+V3_4_9 = 121  # MQVersion: from here on a request's own maximum of deliveries counts
 DLQ_QUEUES = 1
 LITE_PREFIX = "%LMQ%$"
 PRIORITY = "_SYS_MSG_PRIORITY_"

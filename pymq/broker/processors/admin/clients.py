@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.clients import ClientChannel
+from pymq.broker.queue_info import stored_record
 from pymq.broker.request_fields import text_field
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
@@ -95,7 +96,7 @@ class ClientAdmin:
             command.fields["groupSysFlag"] = str(found.group_sys_flag)
         message_id = text_field(command, "msgId")
         loop = asyncio.get_running_loop()
-        record = await loop.run_in_executor(broker.executor, broker.read_stored, message_id)
+        record = await loop.run_in_executor(broker.executor, stored_record, broker.store, broker.serve, message_id)
         return await self._call(request, RequestCode.CONSUME_MESSAGE_DIRECTLY, record)
 
     async def _call(self, request: Request, code: int, body: bytes) -> Command:
