@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ import pytest
 from tests.interop.apache_toolchain import Toolchain, ToolchainMissingError
 from tests.interop.clients import raw
 from tests.interop.clients.fleet import Clients, unavailable
+from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Certificate, Cluster, running_cluster
-
-QUEUE_COUNT = 8
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +64,13 @@ def clients(interop_home: Path, certificate: Certificate) -> Iterator[Clients]:
 
 
 @pytest.fixture(scope="session")
-def unique() -> Callable[[str], str]:
-    """Names for topics, groups and clients that no other test uses."""
-    numbers = itertools.count(1)
-    return lambda prefix: f"{prefix}-{next(numbers)}"
+def unique() -> Names:
+    """New names."""
+    return Names()
 
 
 @pytest.fixture
-def topic(cluster: Cluster, unique: Callable[[str], str]) -> str:
+def topic(cluster: Cluster, unique: Names) -> str:
     """A new topic of QUEUE_COUNT queues, known to the name server."""
     name = unique("topic")
     raw.create_topic(cluster.broker, cluster.namesrv, name, QUEUE_COUNT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -47,19 +48,25 @@ class Clients:
             self._shared[wanted] = self.start(kind, codec, tls=tls)
         return self._shared[wanted]
 
-    def start(self, kind: str, codec: str = "json", *, tls: Cluster | None = None) -> ClientWorker:
-        """A program of one's own, to be closed or killed by whoever asked."""
+    def start(
+        self, kind: str, codec: str = "json", *, tls: Cluster | None = None, options: Sequence[str] = ()
+    ) -> ClientWorker:
+        """A program of one's own, to be closed or killed by whoever asked; *options* are for a JVM."""
         label = f"{kind}-{codec}{'-tls' if tls else ''}"
         home = self._home / f"{label}-{next(self._numbers)}"
         try:
-            command = _go_command(codec, tls) if kind == "go" else self._java_command(kind, codec, tls, home)
+            if kind == "go":
+                command = _go_command(codec, tls)
+            else:
+                command = self._java_command(kind, codec, tls, home, options)
         except ToolchainMissingError as problem:
             unavailable(problem)
             raise
         return ClientWorker(label, command, home)
 
-    def _java_command(self, kind: str, codec: str, tls: Cluster | None, home: Path) -> list[str]:
+    def _java_command(self, kind: str, codec: str, tls: Cluster | None, home: Path, more: Sequence[str]) -> list[str]:
         options = [
+            *more,
             f"-Drocketmq.serialize.type={codec.upper()}",
             f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_INTERVAL_MS}",
         ]

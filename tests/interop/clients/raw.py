@@ -10,6 +10,7 @@ import json
 import socket
 import struct
 import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,11 @@ BINARY_HEADER = 1
 
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_AND_CREATE_TOPIC = 17
+GET_ALL_TOPIC_CONFIG = 21
 GET_BROKER_RUNTIME_INFO = 28
 GET_KV_CONFIG = 101
 GET_ROUTEINFO_BY_TOPIC = 105
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
 
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
@@ -133,6 +136,24 @@ def consumer_offset(broker: str, group: str, topic: str, queue_id: int) -> int:
     return int(answer.fields["offset"])
 
 
+def names(broker: str, code: int, table: str) -> set[str]:
+    """The names a broker has in one of its tables, of topics (21) or of groups (201)."""
+    answer = ask(broker, code)
+    if answer.code != SUCCESS:
+        raise RefusedError(f"{table} of {broker}: {answer.code}, {answer.remark}")
+    return set(json.loads(answer.body)[table])
+
+
+def topics(broker: str) -> set[str]:
+    """The topics a broker has."""
+    return names(broker, GET_ALL_TOPIC_CONFIG, "topicConfigTable")
+
+
+def groups(broker: str) -> set[str]:
+    """The consumer groups a broker has."""
+    return names(broker, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroupTable")
+
+
 def runtime_info(broker: str) -> dict[str, str]:
     """The broker's runtime figures by name."""
     answer = ask(broker, GET_BROKER_RUNTIME_INFO)
@@ -140,3 +161,18 @@ def runtime_info(broker: str) -> dict[str, str]:
         raise RefusedError(f"runtime info of {broker}: {answer.code}, {answer.remark}")
     table: dict[str, str] = json.loads(answer.body)["table"]
     return table
+
+
+def served(broker: str) -> dict[int, Counter[str]]:
+    """How many requests pymq's broker served, by code, then by way: `native`, or why they went to Python."""
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for name, value in runtime_info(broker).items():
+        if name.startswith("pymq.served."):
+            code, way = name.removeprefix("pymq.served.").split(".", 1)
+            counts[int(code)][way.removeprefix("python.")] += int(value)
+    return counts
+
+
+def served_totals(broker: str) -> dict[int, int]:
+    """How many requests pymq's broker served, by code; empty for other brokers."""
+    return {code: ways.total() for code, ways in served(broker).items()}

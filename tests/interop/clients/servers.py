@@ -13,16 +13,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop.apache_broker import BROKER_MAIN_CLASS, free_ports
 from tests.interop.apache_toolchain import PROJECT_ROOT, Toolchain
+from tests.interop.clients import raw
 
 NAME_SERVER_MAIN_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
 CLUSTER_NAME = "interop-cluster"
 PORT_ATTEMPTS = 5
+TOPIC_TO_CREATE_FROM = "TBW102"
 READY_TEXT = "boot success"
 START_TIMEOUT_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 30.0
@@ -254,17 +256,17 @@ def pymq_broker(
 def running_cluster(target: str, apache: Toolchain, home: Path, certificate: Certificate) -> Iterator[Cluster]:
     """One name server and one broker of *target*, both of which also speak TLS."""
     name = "interop-broker"
-    if target == "pymq":
-        with (
-            pymq_name_server(home / "namesrv", certificate) as namesrv,
-            pymq_broker(home / "broker", namesrv, name=name, certificate=certificate) as broker,
-        ):
-            yield Cluster(target, namesrv, broker, name, CLUSTER_NAME)
-    elif target == "apache":
-        with (
-            apache_name_server(apache, home / "namesrv", certificate) as namesrv,
-            apache_broker(apache, home / "broker", namesrv, name=name, certificate=certificate) as broker,
-        ):
-            yield Cluster(target, namesrv, broker, name, CLUSTER_NAME)
-    else:
-        raise ValueError(f"PYMQ_INTEROP_TARGET is {target!r}: pymq or apache")
+    with ExitStack() as running:
+        if target == "pymq":
+            namesrv = running.enter_context(pymq_name_server(home / "namesrv", certificate))
+            broker = running.enter_context(pymq_broker(home / "broker", namesrv, name=name, certificate=certificate))
+        elif target == "apache":
+            namesrv = running.enter_context(apache_name_server(apache, home / "namesrv", certificate))
+            broker = running.enter_context(
+                apache_broker(apache, home / "broker", namesrv, name=name, certificate=certificate)
+            )
+            # Apache's broker says it is up, and is registered ten seconds later when the name server was slow to start.
+            raw.await_route(namesrv, TOPIC_TO_CREATE_FROM)
+        else:
+            raise ValueError(f"PYMQ_INTEROP_TARGET is {target!r}: pymq or apache")
+        yield Cluster(target, namesrv, broker, name, CLUSTER_NAME)

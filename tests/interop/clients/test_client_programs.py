@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from collections.abc import Callable
 
 import pytest
 
 from tests.interop.clients import raw
 from tests.interop.clients.fleet import CODECS, KINDS, Clients
 from tests.interop.clients.messages import OutMessage
+from tests.interop.clients.names import Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import ClientError, ClientWorker
 
@@ -37,9 +37,7 @@ def first_bytes_of(worker: ClientWorker, name: str) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_headers_have_the_wanted_serialization(
-    clients: Clients, unique: Callable[[str], str], kind: str, codec: str
-) -> None:
+def test_headers_have_the_wanted_serialization(clients: Clients, unique: Names, kind: str, codec: str) -> None:
     """Goal: "binary" tests are binary. Method: the serialization byte of the first frame, caught by a bare socket."""
     size, marked_size = struct.unpack(">II", first_bytes_of(clients.get(kind, codec), unique("codec")))
     assert marked_size >> 24 == {"json": raw.JSON_HEADER, "rocketmq": raw.BINARY_HEADER}[codec]
@@ -47,16 +45,12 @@ def test_headers_have_the_wanted_serialization(
 
 
 @pytest.mark.parametrize("kind", ["java550", "java498"])
-def test_tls_clients_begin_with_a_handshake(
-    clients: Clients, cluster: Cluster, unique: Callable[[str], str], kind: str
-) -> None:
+def test_tls_clients_begin_with_a_handshake(clients: Clients, cluster: Cluster, unique: Names, kind: str) -> None:
     """Goal: "TLS" tests are TLS. Method: the first byte, caught by a bare socket."""
     assert first_bytes_of(clients.get(kind, tls=cluster), unique("tls"))[0] == TLS_HANDSHAKE_RECORD
 
 
-def test_a_send_that_is_refused_is_an_error_here(
-    clients: Clients, cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+def test_a_send_that_is_refused_is_an_error_here(clients: Clients, cluster: Cluster, unique: Names) -> None:
     """Goal: a client's exception fails a test. Method: a body over 4 MiB even when compressed, from each."""
     body = random.Random(1).randbytes(5 << 20)
     for kind in KINDS:

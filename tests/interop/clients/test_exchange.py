@@ -8,13 +8,11 @@ long-poll). The tests then look at the cells of what came of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
 from tests.interop.clients import raw
-from tests.interop.clients.conftest import QUEUE_COUNT
 from tests.interop.clients.fleet import KINDS, Clients
 from tests.interop.clients.messages import (
     COMPRESS_OVER_BYTES,
@@ -24,6 +22,7 @@ from tests.interop.clients.messages import (
     identities,
     numbered,
 )
+from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import MODES, Mode
 
@@ -59,9 +58,7 @@ def big_messages(topic: str, prefix: str) -> list[OutMessage]:
 
 
 @pytest.fixture(scope="session", params=list(WIRES))
-def exchange(
-    request: pytest.FixtureRequest, cluster: Cluster, clients: Clients, unique: Callable[[str], str]
-) -> Exchange:
+def exchange(request: pytest.FixtureRequest, cluster: Cluster, clients: Clients, unique: Names) -> Exchange:
     """Have everybody send to everybody, and wait until everything has arrived."""
     codec, tls = WIRES[request.param]
     topic = unique(f"exchange-{request.param}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.interop.clients.fleet import CODECS, JAVA_KINDS, Clients
 from tests.interop.clients.messages import Received, identities, numbered
+from tests.interop.clients.names import Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import RECEIVE_TIMEOUT_SECONDS, ClientWorker
 
@@ -29,7 +29,7 @@ def poll_until(worker: ClientWorker, consumer: str, count: int) -> list[Received
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("kind", JAVA_KINDS)
 def test_a_lite_pull_consumer_goes_on_from_its_commit(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], kind: str, codec: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
 ) -> None:
     """Goal: commits decide, not polls. Method: poll and commit, poll without commit, come back: the rest again."""
     worker = clients.get(kind, codec)
@@ -57,7 +57,7 @@ def test_a_lite_pull_consumer_goes_on_from_its_commit(
 
 @pytest.mark.parametrize("kind", JAVA_KINDS)
 def test_a_lite_pull_consumer_is_given_its_tags(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], kind: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str
 ) -> None:
     """Goal: as for push consumers. Method: two tags sent, one subscribed to."""
     worker = clients.get(kind)

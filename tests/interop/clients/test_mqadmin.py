@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.interop.clients import raw
-from tests.interop.clients.conftest import QUEUE_COUNT
 from tests.interop.clients.fleet import Clients
 from tests.interop.clients.messages import numbered
+from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import ClientError, ClientWorker
 
@@ -37,7 +37,7 @@ def mqadmin(java: ClientWorker, cluster: Cluster) -> MqAdmin:
 
 
 @pytest.fixture
-def sent_to(java: ClientWorker, cluster: Cluster, unique: Callable[[str], str]) -> Iterator[Callable[[str], None]]:
+def sent_to(java: ClientWorker, cluster: Cluster, unique: Names) -> Iterator[Callable[[str], None]]:
     """Sends MESSAGE_COUNT messages to a topic."""
     producer = unique("admin-producer")
     java.start_producer(producer, cluster.namesrv)
@@ -69,7 +69,7 @@ def await_effect(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_complaint_of_mqadmin_is_an_error_here(mqadmin: MqAdmin, unique: Callable[[str], str]) -> None:
+def test_a_complaint_of_mqadmin_is_an_error_here(mqadmin: MqAdmin, unique: Names) -> None:
     """Goal: the other tests can fail. Method: ask for the route of a topic that does not exist."""
     with pytest.raises(ClientError, match=r"CODE: 17|route info"):
         mqadmin("topicRoute", "-t", unique("no-such-topic"))
@@ -81,9 +81,7 @@ def test_cluster_list_names_the_broker(mqadmin: MqAdmin, cluster: Cluster) -> No
     assert row[:4] == [cluster.cluster_name, cluster.broker_name, "0", cluster.broker]
 
 
-def test_update_topic_creates_changes_and_lists_it(
-    mqadmin: MqAdmin, cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+def test_update_topic_creates_changes_and_lists_it(mqadmin: MqAdmin, cluster: Cluster, unique: Names) -> None:
     """Goal: topics are made and changed by command. Method: create on the cluster, change on the broker, look."""
     topic = unique("operated")
     assert "success" in mqadmin("updateTopic", "-c", cluster.cluster_name, "-t", topic, "-r", "3", "-w", "3")
@@ -131,7 +129,7 @@ def test_a_group_is_made_watched_and_deleted(
     java: ClientWorker,
     cluster: Cluster,
     topic: str,
-    unique: Callable[[str], str],
+    unique: Names,
     sent_to: Callable[[str], None],
 ) -> None:
     """Goal: groups by command. Method: make one, consume with it, fall behind on purpose, read the lag, delete it."""
@@ -210,7 +208,7 @@ def test_write_permission_is_wiped_and_given_back(
     sent_to(topic)
 
 
-def test_name_server_settings_by_key(mqadmin: MqAdmin, cluster: Cluster, unique: Callable[[str], str]) -> None:
+def test_name_server_settings_by_key(mqadmin: MqAdmin, cluster: Cluster, unique: Names) -> None:
     """Goal: the name server keeps what it is told. Method: put a pair, ask for it by a frame, delete it, ask again."""
     key = unique("key")
     wanted = {"namespace": "INTEROP", "key": key}

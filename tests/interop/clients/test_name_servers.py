@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from tests.interop.apache_toolchain import Toolchain
 from tests.interop.clients import raw
 from tests.interop.clients.fleet import KINDS, Clients
 from tests.interop.clients.messages import identities, numbered
+from tests.interop.clients.names import Names
 from tests.interop.clients.servers import (
     CLUSTER_NAME,
+    TOPIC_TO_CREATE_FROM,
     Cluster,
     apache_broker,
     apache_name_server,
@@ -29,24 +32,21 @@ def mixed(request: pytest.FixtureRequest, target: str, apache: Toolchain, intero
     if target != "pymq":
         pytest.skip("two makes are mixed here, whatever the target is; run it with pymq as the target")
     home, name = interop_home / request.param, "mixed-broker"
-    if request.param == "apache_broker":
-        with (
-            pymq_name_server(home / "namesrv") as namesrv,
-            apache_broker(apache, home / "broker", namesrv, name=name) as broker,
-        ):
-            yield Cluster("mixed", namesrv, broker, name, CLUSTER_NAME)
-    else:
-        with (
-            apache_name_server(apache, home / "namesrv") as namesrv,
-            pymq_broker(home / "broker", namesrv, name=name) as broker,
-        ):
-            yield Cluster("mixed", namesrv, broker, name, CLUSTER_NAME)
+    with ExitStack() as running:
+        if request.param == "apache_broker":
+            namesrv = running.enter_context(pymq_name_server(home / "namesrv"))
+            broker = running.enter_context(apache_broker(apache, home / "broker", namesrv, name=name))
+        else:
+            namesrv = running.enter_context(apache_name_server(apache, home / "namesrv"))
+            broker = running.enter_context(pymq_broker(home / "broker", namesrv, name=name))
+        raw.await_route(namesrv, TOPIC_TO_CREATE_FROM)
+        yield Cluster("mixed", namesrv, broker, name, CLUSTER_NAME)
 
 
-def test_the_broker_is_found_through_the_other_name_server(mixed: Cluster, unique: Callable[[str], str]) -> None:
+def test_the_broker_is_found_through_the_other_name_server(mixed: Cluster, unique: Names) -> None:
     """Goal: registration is understood. Method: the route of the creating topic, then of one made just now."""
-    for topic in ("TBW102", unique("mixed-topic")):
-        if topic != "TBW102":
+    for topic in (TOPIC_TO_CREATE_FROM, unique("mixed-topic")):
+        if topic != TOPIC_TO_CREATE_FROM:
             raw.create_topic(mixed.broker, mixed.namesrv, topic, 6)
         route = raw.await_route(mixed.namesrv, topic)
         (broker,) = route["brokerDatas"]
@@ -57,7 +57,7 @@ def test_the_broker_is_found_through_the_other_name_server(mixed: Cluster, uniqu
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_clients_work_with_the_pair(mixed: Cluster, clients: Clients, unique: Callable[[str], str], kind: str) -> None:
+def test_clients_work_with_the_pair(mixed: Cluster, clients: Clients, unique: Names, kind: str) -> None:
     """Goal: the pair serves as any. Method: a first send makes a topic, a consumer receives what was sent."""
     worker = clients.get(kind)
     topic, producer, consumer = unique("mixed-topic"), unique("mixed-producer"), unique("mixed-consumer")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.interop.clients import raw
-from tests.interop.clients.conftest import QUEUE_COUNT
 from tests.interop.clients.fleet import CODECS, JAVA_KINDS, KINDS, Clients
 from tests.interop.clients.messages import identities, numbered
+from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
 
 MESSAGES_PER_TAG = 30
@@ -36,7 +35,7 @@ def await_committed(broker: str, group: str, topic: str, count: int) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tag_expression_chooses_messages(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], kind: str, codec: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
 ) -> None:
     """Goal: filters are the subscriber's. Method: three expressions in three groups; each gets its tags, once."""
     worker = clients.get(kind, codec)
@@ -62,7 +61,7 @@ def test_a_tag_expression_chooses_messages(
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_consumer_goes_on_where_its_group_stopped(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], kind: str, codec: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
 ) -> None:
     """Goal: offsets outlive consumers. Method: consume, close, which commits; send more, consume again."""
     worker = clients.get(kind, codec)
@@ -80,32 +79,9 @@ def test_a_consumer_goes_on_where_its_group_stopped(
     worker.close_client(producer)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_first_send_creates_the_topic(
-    cluster: Cluster, clients: Clients, unique: Callable[[str], str], kind: str, codec: str
-) -> None:
-    """Goal: a program needs no operator. Method: send to a topic nobody made; its route exists, and its messages."""
-    worker = clients.get(kind, codec)
-    topic, producer, consumer = unique("created-by-send"), unique("creator"), unique("first-reader")
-    assert raw.route(cluster.namesrv, topic) is None
-    worker.start_producer(producer, cluster.namesrv)
-    sent = numbered(topic, unique("first"), 60)
-    worker.send(producer, "sync", sent)
-
-    (queues,) = raw.await_route(cluster.namesrv, topic)["queueDatas"]
-    assert (queues["brokerName"], queues["perm"]) == (cluster.broker_name, raw.PERMISSION_READ_WRITE)
-    assert queues["readQueueNums"] == queues["writeQueueNums"] > 1
-    worker.start_push(consumer, cluster.namesrv, group=unique("first-readers"), topic=topic)
-    received = worker.await_received(consumer, [message.identity for message in sent])
-    assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
-
-
 @pytest.mark.parametrize("kind", JAVA_KINDS)
 def test_a_topic_may_be_subscribed_to_before_it_exists(
-    cluster: Cluster, clients: Clients, unique: Callable[[str], str], kind: str
+    cluster: Cluster, clients: Clients, unique: Names, kind: str
 ) -> None:
     """Goal: programs start in any order (Java's do; Go's refuse). Method: subscribe first, then send to the topic."""
     worker = clients.get(kind)
@@ -114,23 +90,6 @@ def test_a_topic_may_be_subscribed_to_before_it_exists(
     worker.start_producer(producer, cluster.namesrv)
     sent = numbered(topic, unique("awaited"), 60)
     worker.send(producer, "sync", sent)
-    received = worker.await_received(consumer, [message.identity for message in sent])
-    assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_vip_port_takes_sends(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], kind: str
-) -> None:
-    """Goal: old programs use the port two below. Method: send with the VIP channel on, receive without it."""
-    worker = clients.get(kind)
-    producer, consumer = unique("vip-producer"), unique("vip-consumer")
-    worker.start_producer(producer, cluster.namesrv, vip=True)
-    sent = numbered(topic, unique("vip"), 60)
-    worker.send(producer, "sync", sent)
-    worker.start_push(consumer, cluster.namesrv, group=unique("vip-group"), topic=topic)
     received = worker.await_received(consumer, [message.identity for message in sent])
     assert identities(received) == identities(sent)
     for name in (consumer, producer):

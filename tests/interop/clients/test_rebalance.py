@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.clients.conftest import QUEUE_COUNT
 from tests.interop.clients.fleet import CODECS, Clients
 from tests.interop.clients.messages import identities, numbered
+from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import ClientWorker
 
@@ -46,7 +46,7 @@ def has_all(held: set[int]) -> bool:
 class Group:
     """A group's first consumer (Java, which tells its queues), a producer beside it, and what is sent."""
 
-    def __init__(self, cluster: Cluster, worker: ClientWorker, topic: str, unique: Callable[[str], str]) -> None:
+    def __init__(self, cluster: Cluster, worker: ClientWorker, topic: str, unique: Names) -> None:
         self.worker, self.topic = worker, topic
         self._unique = unique
         self.group, self.first, self.producer = unique("shared"), unique("first"), unique("shared-producer")
@@ -83,7 +83,7 @@ def test_two_consumers_share_the_queues_until_one_leaves(
     cluster: Cluster,
     clients: Clients,
     topic: str,
-    unique: Callable[[str], str],
+    unique: Names,
     first: str,
     second: str,
     codec: str,
@@ -109,19 +109,23 @@ def test_two_consumers_share_the_queues_until_one_leaves(
     group.close()
 
 
-@pytest.mark.parametrize("killed", ["java550", "java498", "go"])
-def test_a_killed_consumer_leaves_its_queues_to_the_other(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str], killed: str
+@pytest.mark.parametrize(
+    ("leaving", "end"), [("java550", "exit"), ("java550", "kill"), ("java498", "kill"), ("go", "kill")]
+)
+def test_a_process_that_ends_leaves_its_queues_to_the_other(
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, leaving: str, end: str
 ) -> None:
-    """Goal: a process that vanishes is noticed by its connection's end. Method: SIGKILL one of two, at once send."""
+    """Goal: whoever ends, by exit or by SIGKILL, is missed at once. Method: end one of two, then send to all queues."""
     group = Group(cluster, clients.get("java550"), topic, unique)
-    victim, name = clients.start(killed), unique("victim")
+    victim, name = clients.start(leaving), unique("victim")
     try:
         victim.start_push(name, cluster.namesrv, group=group.group, topic=topic)
         held_by_first = await_queues(group.worker, group.first, topic, has_half)
         sent = group.send_to_every_queue()
         wanted = [identity for queue in ALL_QUEUES - held_by_first for identity in sent[queue]]
         assert identities(victim.await_received(name, wanted)) == sorted(wanted)
+        if end == "exit":
+            victim.close()
     finally:
         victim.kill()
     everything = [identity for queue in group.send_to_every_queue().values() for identity in queue]
@@ -130,9 +134,7 @@ def test_a_killed_consumer_leaves_its_queues_to_the_other(
     group.close()
 
 
-def test_a_java_and_a_go_consumer_share_a_group(
-    cluster: Cluster, clients: Clients, topic: str, unique: Callable[[str], str]
-) -> None:
+def test_a_java_and_a_go_consumer_share_a_group(cluster: Cluster, clients: Clients, topic: str, unique: Names) -> None:
     """Goal: both languages divide alike. Method: every message reaches one of the two; then Go leaves in order."""
     group = Group(cluster, clients.get("java498"), topic, unique)
     go, name = clients.get("go"), unique("gopher")
