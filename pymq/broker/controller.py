@@ -158,12 +158,12 @@ class Broker:
         self.registration = Registration(self, client)
         await self._open_name_server()
         self.server = RemotingServer(server_config(config, ports), serve=self.serve)
+        self._closers.append(self._close_server)
         self.serve.attach(self.server.transport)
         for processor in all_processors(self):
             processor.register(self.server)
         self.server.on_close(self.clients.connection_closed)
         await self.server.start()
-        self._closers.append(self._close_server)
         self._closers.append(self.registration.unregister)
         await self.registration.register_all()
         self.registration.start()
@@ -231,7 +231,8 @@ class Broker:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._close_all()
+            for failure in await self._close_all():
+                raise failure
         finally:
             self._stopping.set_result(None)
 
@@ -251,8 +252,8 @@ class Broker:
                 return
             await asyncio.sleep(PARKED_POLL_S)
 
-    async def _close_all(self) -> None:
-        """Close in the reverse order of opening; one failure does not keep the rest open."""
+    async def _close_all(self) -> list[Exception]:
+        """Close in the reverse order of opening; one failure does not keep the rest open. They are logged and given."""
         closers, self._closers = self._closers, []
         failures: list[Exception] = []
         for close in reversed(closers):
@@ -263,8 +264,7 @@ class Broker:
             except (PymqError, OSError) as error:
                 log.error("stop failed error=%s", error)
                 failures.append(error)
-        if failures:
-            raise failures[0]
+        return failures
 
     async def __aenter__(self) -> Self:
         """Start."""

@@ -72,6 +72,16 @@ def test_a_start_that_fails_closes_what_it_had_opened(tmp_path):
         assert ask(broker.config.listen_port) == ResponseCode.SUCCESS
 
 
+def test_a_start_that_fails_behind_the_transport_says_why_and_closes_everything(tmp_path, monkeypatch):
+    """A processor that cannot be made: the cause is raised, not a complaint about the order of closing."""
+    monkeypatch.setattr("pymq.broker.controller.all_processors", lambda broker: 1 // 0)
+    with pytest.raises(ZeroDivisionError), pymq.Broker(config_in(tmp_path)).running():
+        pass
+    monkeypatch.undo()
+    with pymq.Broker(config_in(tmp_path)).running() as broker:
+        assert ask(broker.config.listen_port) == ResponseCode.SUCCESS
+
+
 def test_stopping_twice_is_stopping_once(tmp_path):
     """Stopping twice is stopping once."""
 
