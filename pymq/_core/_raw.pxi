@@ -98,6 +98,7 @@ cdef class _StoreRaw(_StoreReader):
         try:
             with nogil:
                 status = pymq_store_remove_topic(store, <const uint8_t *>data, <size_t>size, patience_ms)
+            self.topics.pop(topic, None)  # handles of queues that are dead now
             if status != PYMQ_OK and status != PYMQ_ENOTFOUND:
                 raise error_of_status(self, status, f"removing the queues of {topic[:200]!r}")
         finally:

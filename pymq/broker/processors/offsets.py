@@ -1,0 +1,128 @@
+"""Consumer offsets the Python way, and where queues begin and end: QUERY_ and UPDATE_CONSUMER_OFFSET, GET_MAX_OFFSET,
+GET_MIN_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP, GET_EARLIEST_MSG_STORETIME.
+
+Consumer offsets that are there are answered natively; here comes what an absent one means, and every refusal. Whatever may
+wait for the disk runs in the broker's small pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pymq.broker.queue_info import queue_range, stored_at
+from pymq.errors import NotFoundError
+from pymq.remoting.codes import RequestCode, ResponseCode
+from pymq.remoting.command import Command
+from pymq.remoting.headers.offsets import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from pymq.remoting.server import RemotingServer, Request
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+NEVER_COMMITTED = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+NOT_SET_TO_ZERO = "Not found, do not set to zero, maybe this group boot first"
+RESET_BEFORE = "Offset has been previously reset"
+UPPER = "upper"
+
+
+class OffsetProcessor:
+    """Answers where groups and queues stand."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Serve *broker*'s clients."""
+        self._broker = broker
+
+    def register(self, server: RemotingServer) -> None:
+        """Take these codes."""
+        server.register(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
+        server.register(RequestCode.UPDATE_CONSUMER_OFFSET, self.update)
+        server.register(RequestCode.GET_MAX_OFFSET, self.maximum)
+        server.register(RequestCode.GET_MIN_OFFSET, self.minimum)
+        server.register(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.by_time)
+        server.register(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest)
+
+    # ---- of consumers --------------------------------------------------------------------------------------------
+
+    def query(self, request: Request) -> Command:
+        """How far a group has come.
+
+        Without an offset the answer is 0 while the queue still begins at 0 and its first message is in memory: so that what
+        was sent to a new queue before its consumers saw it is not skipped. CFW-11 has what users think of that.
+        """
+        command = request.command
+        header = QueryConsumerOffsetRequestHeader.from_fields(command.fields)
+        offset = self._broker.serve.offset_query(header.consumer_group, header.topic, header.queue_id)
+        if offset is not None and offset >= 0:
+            return command.reply(fields={"offset": str(offset)})
+        if header.set_zero_if_not_found is False:
+            return command.reply(ResponseCode.QUERY_NOT_FOUND, NOT_SET_TO_ZERO, {})
+        low, _ = queue_range(self._broker.store, header.topic, header.queue_id)
+        if low <= 0 and self._broker.store.is_in_memory(header.topic, header.queue_id, 0):
+            return command.reply(fields={"offset": "0"})
+        return command.reply(ResponseCode.QUERY_NOT_FOUND, NEVER_COMMITTED, {})
+
+    def update(self, request: Request) -> Command:
+        """A group commits."""
+        command = request.command
+        header = UpdateConsumerOffsetRequestHeader.from_fields(command.fields)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._broker.groups.get(group) is None:
+            return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
+        if self._broker.topics.get(topic) is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        if self._broker.serve.offset_is_pending(group, topic, queue_id):
+            return command.reply(remark=RESET_BEFORE, fields={})
+        self._broker.serve.offset_commit(group, topic, queue_id, header.commit_offset)
+        return command.reply(fields={})
+
+    # ---- of queues -----------------------------------------------------------------------------------------------
+
+    def maximum(self, request: Request) -> Command:
+        """The offset behind the last message that can be consumed. 5.5.0 reads `committed` and does not ask it."""
+        header = GetMaxOffsetRequestHeader.from_fields(request.command.fields)
+        _, high = queue_range(self._broker.store, header.topic, header.queue_id)
+        return request.command.reply(fields={"offset": str(high)})
+
+    def minimum(self, request: Request) -> Command:
+        """The first offset whose message is still there."""
+        header = GetMinOffsetRequestHeader.from_fields(request.command.fields)
+        low, _ = queue_range(self._broker.store, header.topic, header.queue_id)
+        return request.command.reply(remark="", fields={"offset": str(low)})
+
+    async def by_time(self, request: Request) -> Command:
+        """The first message stored at or after a time, or with boundaryType upper the last one stored at or before it."""
+        header = SearchOffsetRequestHeader.from_fields(request.command.fields)
+        loop = asyncio.get_running_loop()
+        offset = await loop.run_in_executor(self._broker.executor, self._search, header)
+        return request.command.reply(fields={"offset": str(offset)})
+
+    def _search(self, header: SearchOffsetRequestHeader) -> int:
+        upper = (header.boundary_type or "").lower() == UPPER
+        store = self._broker.store
+        try:
+            found = int(store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper))
+        except NotFoundError:
+            return 0
+        low, high = queue_range(store, header.topic, header.queue_id)
+        return min(max(found, low), high)
+
+    async def earliest(self, request: Request) -> Command:
+        """When the oldest message was stored; -1 without one."""
+        header = GetEarliestMsgStoretimeRequestHeader.from_fields(request.command.fields)
+        loop = asyncio.get_running_loop()
+        timestamp_ms = await loop.run_in_executor(self._broker.executor, self._earliest, header)
+        return request.command.reply(fields={"timestamp": str(timestamp_ms)})
+
+    def _earliest(self, header: GetEarliestMsgStoretimeRequestHeader) -> int:
+        store = self._broker.store
+        low, high = queue_range(store, header.topic, header.queue_id)
+        stored_ms = stored_at(store, header.topic, header.queue_id, low) if low < high else 0
+        return stored_ms if stored_ms > 0 else -1

@@ -1,0 +1,208 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE the Python way: all of them with dataPlane=python, and otherwise those that
+csrc/serve hands over, because they need a word of explanation or something only the control loop knows. Both give the
+same answers byte for byte: messages are read, and pulls held, by the same native functions either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pymq._core._serve import (
+    GET_COLD,
+    GET_FOUND,
+    GET_MESSAGE_WAS_REMOVING,
+    GET_NO_MATCHED_LOGIC_QUEUE,
+    GET_NO_MATCHED_MESSAGE,
+    GET_NO_MESSAGE_IN_QUEUE,
+    GET_OFFSET_FOUND_NULL,
+    GET_OFFSET_OVERFLOW_BADLY,
+    GET_OFFSET_OVERFLOW_ONE,
+    GET_OFFSET_TOO_SMALL,
+    REASON_HOLD_ENDED,
+    GetResult,
+)
+from pymq.broker.groups import SubscriptionGroup
+from pymq.broker.processors.pull_checks import Pull, check_pull, find_subscription
+from pymq.broker.queue_info import queue_range
+from pymq.broker.topic_config import TopicConfig
+from pymq.errors import StoreError
+from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
+from pymq.remoting.command import Command
+from pymq.remoting.config import Lane
+from pymq.remoting.headers.pull import PullMessageRequestHeader
+from pymq.remoting.server import RemotingServer, Request
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+COMMIT_OFFSET, SUSPEND = 1 << 0, 1 << 1  # of sysFlag
+MASTER_ID = 0
+SUSPEND_MS_MAX = 24 * 3600 * 1000
+TAGS_MAX = 64  # filtered natively
+OFFSET_RESET = "OFFSET_RESET"
+TOO_MANY_HELD = "too many pulls are held"
+JSON_ORDER = ("suggestWhichBrokerId", "groupSysFlag", "nextBeginOffset", "maxOffset", "minOffset", "topicSysFlag")
+BINARY_ORDER = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag")
+
+STATUS_NAMES: Mapping[int, str] = {
+    GET_FOUND: "FOUND",
+    GET_NO_MATCHED_MESSAGE: "NO_MATCHED_MESSAGE",
+    GET_MESSAGE_WAS_REMOVING: "MESSAGE_WAS_REMOVING",
+    GET_OFFSET_FOUND_NULL: "OFFSET_FOUND_NULL",
+    GET_OFFSET_OVERFLOW_BADLY: "OFFSET_OVERFLOW_BADLY",
+    GET_OFFSET_OVERFLOW_ONE: "OFFSET_OVERFLOW_ONE",
+    GET_OFFSET_TOO_SMALL: "OFFSET_TOO_SMALL",
+    GET_NO_MATCHED_LOGIC_QUEUE: "NO_MATCHED_LOGIC_QUEUE",
+    GET_NO_MESSAGE_IN_QUEUE: "NO_MESSAGE_IN_QUEUE",
+}
+NOT_FOUND = frozenset({GET_OFFSET_FOUND_NULL, GET_OFFSET_OVERFLOW_ONE})
+RETRY = frozenset({GET_NO_MATCHED_MESSAGE, GET_MESSAGE_WAS_REMOVING})
+EMPTY = frozenset({GET_NO_MATCHED_LOGIC_QUEUE, GET_NO_MESSAGE_IN_QUEUE})
+
+log = logging.getLogger("pymq.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pull is answered, apart from who asked."""
+
+    code: int
+    remark: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_slave: bool = False
+    body: bytes = b""
+
+
+class PullProcessor:
+    """Answers consumers that pull."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Serve *broker*'s consumers."""
+        self._broker = broker
+
+    def register(self, server: RemotingServer) -> None:
+        """Take both codes."""
+        server.register((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull, lane=Lane.PULL)
+
+    async def pull(self, request: Request) -> Command | None:
+        """Read, answer, or hold. A pull that was held before is not held again, and commits nothing again."""
+        header = PullMessageRequestHeader.from_fields(request.command.fields)
+        first_pass = request.reason != REASON_HOLD_ENDED
+        pull = Pull(request, header)
+        checked = await check_pull(self._broker, pull)
+        if isinstance(checked, Command):
+            return checked
+        group, topic = checked
+        subscription = find_subscription(self._broker, pull, group)
+        if isinstance(subscription, Command):
+            return subscription
+        hashes: Sequence[int] | None = None
+        # Differs: with more tags than a filter holds every message goes out; clients look at the tag themselves anyway.
+        if not subscription.is_all and not subscription.class_filter_mode and len(subscription.tag_hashes) <= TAGS_MAX:
+            hashes = tuple(subscription.tag_hashes)
+        outcome = self._reset(header)
+        if outcome is None:
+            outcome = await self._read(header, hashes)
+        if first_pass and header.sys_flag & COMMIT_OFFSET:
+            self._broker.serve.offset_commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and header.sys_flag & SUSPEND:
+            if self._hold(request, header, hashes):
+                return None
+            outcome = Outcome(
+                ResponseCode.POLLING_FULL, TOO_MANY_HELD, outcome.next_offset, outcome.min_offset, outcome.max_offset
+            )
+        return self._answer(request.command, outcome, group, topic)
+
+    def _reset(self, header: PullMessageRequestHeader) -> Outcome | None:
+        """Where to begin instead, while a reset has not been followed."""
+        begin = self._broker.serve.pull_begins(
+            header.consumer_group, header.topic, header.queue_id, header.queue_offset
+        )
+        if begin is None:
+            return None
+        low, high = queue_range(self._broker.store, header.topic, header.queue_id)
+        log.info(
+            "pull follows a reset group=%s topic=%s queue=%d offset=%d to=%d",
+            header.consumer_group, header.topic, header.queue_id, header.queue_offset, begin,
+        )  # fmt: skip
+        return Outcome(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, begin, low, high)
+
+    async def _read(self, header: PullMessageRequestHeader, hashes: Sequence[int] | None) -> Outcome:
+        """Read what is in memory here, anything else off the loop."""
+        serve = self._broker.serve
+        try:
+            found = serve.get(
+                header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, 0, hashes, no_wait=True
+            )
+            if found.status == GET_COLD:
+                loop = asyncio.get_running_loop()
+                found = await loop.run_in_executor(
+                    self._broker.executor,
+                    serve.get,
+                    header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, 0, hashes,
+                )  # fmt: skip
+        except StoreError as error:
+            log.error("pull failed topic=%s queue=%d: %s", header.topic, header.queue_id, error)
+            return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
+        if found.status == GET_FOUND:
+            serve.count_pull(header.consumer_group, header.topic, found.count, len(found.body))
+        return Outcome(
+            code_of(found, header.queue_offset),
+            STATUS_NAMES[found.status],
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+            found.suggest_slave,
+            found.body,
+        )
+
+    def _hold(self, request: Request, header: PullMessageRequestHeader, hashes: Sequence[int] | None) -> bool:
+        config = self._broker.config
+        wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        return self._broker.serve.hold(
+            request.connection,
+            request.frame,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.consumer_group,
+            min(max(wait_ms, 0), SUSPEND_MS_MAX),
+            hashes,
+        )
+
+    def _answer(self, command: Command, outcome: Outcome, group: SubscriptionGroup, topic: TopicConfig) -> Command:
+        if outcome.code == ResponseCode.SYSTEM_ERROR:
+            return command.reply(outcome.code, outcome.remark, {})
+        suggested = MASTER_ID
+        if self._broker.config.slave_read_enable:
+            suggested = group.which_broker_when_consume_slowly if outcome.suggest_slave else group.broker_id
+        values = {
+            "suggestWhichBrokerId": suggested,
+            "groupSysFlag": group.group_sys_flag,
+            "nextBeginOffset": outcome.next_offset,
+            "maxOffset": outcome.max_offset,
+            "minOffset": outcome.min_offset,
+            "topicSysFlag": topic.topic_sys_flag,
+        }
+        # Apache's two header codecs write the fields in two orders, and so does csrc/serve.
+        order = JSON_ORDER if command.serialize_type == SerializeType.JSON else BINARY_ORDER
+        return command.reply(
+            outcome.code, outcome.remark, {name: str(values[name]) for name in order}, body=outcome.body
+        )
+
+
+def code_of(found: GetResult, requested_offset: int) -> int:
+    """The answer's code for a read's status."""
+    if found.status == GET_FOUND:
+        return ResponseCode.SUCCESS
+    if found.status in RETRY:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    if found.status in NOT_FOUND or (found.status in EMPTY and requested_offset == 0):
+        return ResponseCode.PULL_NOT_FOUND
+    return ResponseCode.PULL_OFFSET_MOVED

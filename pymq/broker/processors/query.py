@@ -1,0 +1,75 @@
+"""Messages looked up one by one: VIEW_MESSAGE_BY_ID and QUERY_MESSAGE. Both may wait for the disk, and run in the
+broker's small pool."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pymq.errors import StoreError
+from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
+from pymq.remoting.command import Command
+from pymq.remoting.headers.messages import QueryMessageRequestHeader, ViewMessageRequestHeader
+from pymq.remoting.server import RemotingServer, Request
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"  # MixAll.UNIQUE_MSG_QUERY_FLAG
+QUERY_COUNT_MAX = 64  # maxMsgsNumBatch
+TIME_MAX_MS = (1 << 63) - 1
+
+
+class QueryProcessor:
+    """Finds messages by their place in the log and by key."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Serve *broker*'s clients."""
+        self._broker = broker
+
+    def register(self, server: RemotingServer) -> None:
+        """Take both codes."""
+        server.register(RequestCode.VIEW_MESSAGE_BY_ID, self.view)
+        server.register(RequestCode.QUERY_MESSAGE, self.query)
+
+    async def view(self, request: Request) -> Command:
+        """The message at a physical offset, as it stands in the log."""
+        header = ViewMessageRequestHeader.from_fields(request.command.fields)
+        loop = asyncio.get_running_loop()
+        record = await loop.run_in_executor(self._broker.executor, self._broker.store.record, header.offset)
+        if record is None:
+            remark = f"can not find message by the offset, {header.offset}"
+            return request.command.reply(ResponseCode.SYSTEM_ERROR, remark)
+        return request.command.reply(body=record)
+
+    async def query(self, request: Request) -> Command:
+        """Messages of a topic by key, and how far the index has come."""
+        command = request.command
+        header = QueryMessageRequestHeader.from_fields(command.fields)
+        count = header.max_num
+        if command.fields.get(UNIQUE_KEY_QUERY, "").lower() == "true":
+            count = self._broker.config.default_query_max_num
+        loop = asyncio.get_running_loop()
+        records, offset, timestamp_ms = await loop.run_in_executor(self._broker.executor, self._find, header, count)
+        fields = {"indexLastUpdatePhyoffset": str(offset), "indexLastUpdateTimestamp": str(timestamp_ms)}
+        if command.serialize_type != SerializeType.JSON:  # Apache's binary codec goes by the class, JSON by the hash
+            fields = {name: fields[name] for name in ("indexLastUpdateTimestamp", "indexLastUpdatePhyoffset")}
+        if not records:
+            remark = "can not find message, maybe time range not correct"
+            return command.reply(ResponseCode.QUERY_NOT_FOUND, remark, fields)
+        return command.reply(fields=fields, body=b"".join(records))
+
+    def _find(self, header: QueryMessageRequestHeader, count: int) -> tuple[list[bytes], int, int]:
+        """Records in the log's order, and the index's end; 0 and 0 when there is none, as Apache says then."""
+        store = self._broker.store
+        count = min(count, QUERY_COUNT_MAX)
+        if count < 1 or not header.topic or not header.key:
+            return [], 0, 0
+        begin_ms = max(header.begin_timestamp, 0)
+        end_ms = min(header.end_timestamp, TIME_MAX_MS)
+        try:
+            records = store.query_records(header.topic, header.key, begin_ms, end_ms, count)
+        except StoreError:  # no index, or not readable: nothing is found
+            return [], 0, 0
+        offset, timestamp_ms = store.indexed() if records else (0, 0)
+        return records, offset, timestamp_ms
