@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Protocol
 
 from pymq.remoting.server import RemotingServer
@@ -12,22 +11,19 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 
-PROCESSORS = tuple(
-    (module, name)
-    for module, name in (
-        ("send", "SendProcessor"),
-        ("pull", "PullProcessor"),
-        ("offsets", "OffsetProcessor"),
-        ("query", "QueryProcessor"),
-        ("client", "ClientProcessor"),
-        ("admin.topics", "TopicAdmin"),
-        ("admin.groups", "GroupAdmin"),
-        ("admin.clients", "ClientAdmin"),
-        ("admin.consumers", "ConsumeAdmin"),
-        ("admin.offsets", "OffsetAdmin"),
-        ("admin.brokers", "BrokerAdmin"),
-    )
-    if importlib.util.find_spec(f"{__name__}.{module}") is not None
+# Module and class; loaded when a broker starts, because they need one.
+PROCESSORS = (
+    ("send", "SendProcessor"),
+    ("pull", "PullProcessor"),
+    ("offsets", "OffsetProcessor"),
+    ("query", "QueryProcessor"),
+    ("client", "ClientProcessor"),
+    ("admin.topics", "TopicAdmin"),
+    ("admin.groups", "GroupAdmin"),
+    ("admin.clients", "ClientAdmin"),
+    ("admin.consumers", "ConsumeAdmin"),
+    ("admin.offsets", "OffsetAdmin"),
+    ("admin.brokers", "BrokerAdmin"),
 )
 
 
