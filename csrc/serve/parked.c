@@ -278,8 +278,10 @@ int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int
         return PYMQ_ENOMEM;
     }
     memcpy(frames, frame, size);
-    memcpy(frames + size, late, late_size);
-    memcpy(frames + size + late_size, failed, failed_size);
+    if (late_size != 0) /* an absent frame has no address memcpy may be given */
+        memcpy(frames + size, late, late_size);
+    if (failed_size != 0)
+        memcpy(frames + size + late_size, failed, failed_size);
     entry->frames = frames;
     entry->size = (uint32_t)size;
     entry->late_size = (uint32_t)late_size;

@@ -65,8 +65,8 @@ static inline void fake_stop(void) {
     close(fake.reactor.event_fd);
 }
 
-/* The next answer that was written to a connection, decoded; `scratch` is as large as an answer can be. False when there
- * is none. */
+/* The next answer that was written to a connection, decoded; `scratch` is as large as an answer can be. False when
+ * there is none. */
 static inline bool fake_answer(struct pymq_connection *connection, struct pymq_command *command, uint8_t *scratch,
                                size_t scratch_size) {
     size_t left = connection->output_size - connection->read_at;
@@ -74,8 +74,8 @@ static inline bool fake_answer(struct pymq_connection *connection, struct pymq_c
     if (size <= 0)
         return false;
     CHECK((size_t)size <= left);
-    CHECK_EQ(pymq_command_decode(connection->output + connection->read_at, (size_t)size, scratch, scratch_size, command),
-             PYMQ_OK);
+    const uint8_t *frame = connection->output + connection->read_at;
+    CHECK_EQ(pymq_command_decode(frame, (size_t)size, scratch, scratch_size, command), PYMQ_OK);
     connection->read_at += (size_t)size;
     return true;
 }
@@ -127,8 +127,8 @@ int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id nam
     return PYMQ_OK;
 }
 
-int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id name, const uint8_t *frame, size_t size,
-                             uint8_t reason) {
+int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id name, const uint8_t *frame,
+                             size_t size, uint8_t reason) {
     (void)name, (void)frame, (void)size, (void)reason;
     transport->handed_over++;
     return PYMQ_OK;

@@ -75,7 +75,8 @@ static inline size_t request_encode(const struct request *request, uint8_t *targ
     ssize_t size = pymq_header_end(&writer, (uint32_t)request->body_size);
     CHECK(size > 0);
     CHECK((size_t)size + request->body_size <= capacity);
-    memcpy(target + size, request->body, request->body_size);
+    if (request->body_size != 0)
+        memcpy(target + size, request->body, request->body_size);
     return (size_t)size + request->body_size;
 }
 

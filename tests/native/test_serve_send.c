@@ -86,11 +86,9 @@ static void test_a_message_without_properties_gets_the_brokers_own(void) {
 static void test_what_is_the_brokers_to_say_is_replaced(void) {
     start("replaced");
     struct pymq_connection *connection = fake_connect(0);
-    struct request request =
-        send_request(1, "TopicA", "0",
-                     "CLUSTER\x01mine\x02" UNIQUE "POP_CK\x01x\x02" "broken\x02" "\x01none\x02" "u\x01v\x02" "TRACE_ON\x01no\x02"
-                     "MSG_REGION\x01moon",
-                     "b");
+    static const char properties[] = "CLUSTER\x01mine\x02" UNIQUE "POP_CK\x01x\x02" "broken\x02" "\x01none\x02"
+                                     "u\x01v\x02" "TRACE_ON\x01no\x02" "MSG_REGION\x01moon";
+    struct request request = send_request(1, "TopicA", "0", properties, "b");
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
     settle();
     check_properties("TopicA", 0, 0, UNIQUE "u\x01v\x02" ADDED);
@@ -171,7 +169,8 @@ static void test_many_sends_of_a_turn_keep_their_order_and_answers(void) {
 static void test_a_send_behind_a_handed_over_one_waits_for_it(void) {
     start("order");
     struct pymq_connection *connection = fake_connect(0), *other = fake_connect(1);
-    struct request first = send_request(1, "New", "0", UNIQUE, "first"), second = send_request(2, "New", "0", UNIQUE, "second");
+    struct request first = send_request(1, "New", "0", UNIQUE, "first");
+    struct request second = send_request(2, "New", "0", UNIQUE, "second");
     struct request elsewhere = send_request(3, "TopicA", "0", UNIQUE, "b");
     CHECK_EQ(reason_of(offer(connection, &first)), PYMQ_REASON_TOPIC_UNKNOWN);
     publish("New", 4);
@@ -237,9 +236,10 @@ static void test_whatever_is_special_goes_to_the_control_loop(void) {
     publish("%RETRY%group", 1);
     publish("WriteOnly", 0);
     static const char *const special[] = {
-        "DELAY\x01" "1\x02", "TIMER_DELAY_SEC\x01" "1\x02", "TIMER_DELIVER_MS\x01" "1\x02", "TIMER_DELAY_MS\x01" "1\x02",
-        "TRAN_MSG\x01true\x02", "INNER_MULTI_DISPATCH\x01q\x02", "__LITE_TOPIC\x01l\x02", "_SYS_MSG_PRIORITY_\x01" "2\x02",
-        "INNER_NUM\x01" "2\x02", "a\x01" "1\x02" "b\x01" "2\x02" "a\x01" "3\x02",
+        "DELAY\x01" "1\x02", "TIMER_DELAY_SEC\x01" "1\x02", "TIMER_DELIVER_MS\x01" "1\x02",
+        "TIMER_DELAY_MS\x01" "1\x02", "TRAN_MSG\x01true\x02", "INNER_MULTI_DISPATCH\x01q\x02",
+        "__LITE_TOPIC\x01l\x02", "_SYS_MSG_PRIORITY_\x01" "2\x02", "INNER_NUM\x01" "2\x02",
+        "a\x01" "1\x02" "b\x01" "2\x02" "a\x01" "3\x02",
     };
     for (size_t i = 0; i < sizeof special / sizeof special[0]; i++)
         expect_reason(send_request(1, "TopicA", "0", special[i], "b"), PYMQ_REASON_PROPERTY);

@@ -1,0 +1,207 @@
+/* Consumer offsets: queries and commits natively, rows made by the control loop, resets that commits do not undo. */
+#include <pthread.h>
+
+#include "../../csrc/serve/tables.h"
+#include "serve_help.h"
+
+static void start(const char *name) {
+    struct pymq_store_config store = small_config();
+    struct pymq_serve_config config = serve_config();
+    serve_start(name, &store, &config);
+    publish("TopicA", 4);
+    publish_group("group");
+}
+
+static struct request query_request(const char *group, const char *topic, const char *queue_id) {
+    return (struct request){
+        .code = 14, .opaque = 3, .fields = {{"consumerGroup", group}, {"topic", topic}, {"queueId", queue_id}}};
+}
+
+static struct request commit_request(const char *group, const char *topic, const char *queue_id, const char *offset) {
+    return (struct request){.code = 15,
+                            .opaque = 4,
+                            .fields = {{"consumerGroup", group}, {"topic", topic}, {"queueId", queue_id},
+                                       {"commitOffset", offset}}};
+}
+
+static int64_t queried(const char *group, const char *topic, int32_t queue_id) {
+    int64_t offset;
+    int status = pymq_serve_offset_query(served.serve, (const uint8_t *)group, (uint32_t)strlen(group),
+                                         (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id, &offset);
+    return status == PYMQ_OK ? offset : -1;
+}
+
+static void commit(const char *group, const char *topic, int32_t queue_id, int64_t offset) {
+    CHECK_EQ(pymq_serve_offset_commit(served.serve, (const uint8_t *)group, (uint32_t)strlen(group),
+                                      (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id, offset),
+             PYMQ_OK);
+}
+
+static void test_the_first_commit_is_handed_over_and_the_next_is_not(void) {
+    start("first");
+    struct pymq_connection *connection = fake_connect(0);
+    struct request request = commit_request("group", "TopicA", "2", "17");
+    struct request query = query_request("group", "TopicA", "2");
+    CHECK_EQ(offer(connection, &request), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    CHECK_EQ(offer(connection, &query), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    commit("group", "TopicA", 2, 17);
+    request = commit_request("group", "TopicA", "2", "18");
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    struct answer answer;
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 0);
+    CHECK_EQ(answer.command.opaque, 4);
+    CHECK_EQ(answer.command.field_count, 0);
+    CHECK(answer.command.remark.data == NULL);
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED);
+    CHECK(take_answer(connection, &answer));
+    check_field(&answer, "offset", "18");
+    CHECK_EQ(queried("group", "TopicA", 2), 18);
+    CHECK_EQ(queried("group", "TopicA", 3), -1);
+    serve_end();
+}
+
+static void test_an_answer_to_a_commit_has_an_empty_map_of_fields(void) {
+    start("map");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("group", "TopicA", 0, 1);
+    struct request request = commit_request("group", "TopicA", "0", "2");
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    static const char expected[] = "{\"code\":0,\"extFields\":{},\"flag\":1,\"language\":\"JAVA\",\"opaque\":4,"
+                                   "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}";
+    CHECK_BYTES(connection->output + 8, connection->output_size - 8, expected, sizeof expected - 1);
+    serve_end();
+}
+
+static void test_a_oneway_commit_is_not_answered(void) {
+    start("oneway");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("group", "TopicA", 0, 1);
+    struct request request = commit_request("group", "TopicA", "0", "2");
+    request.flag = PYMQ_COMMAND_ONEWAY;
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    CHECK_EQ(connection->output_size, 0);
+    CHECK_EQ(queried("group", "TopicA", 0), 2);
+    serve_end();
+}
+
+static void test_whoever_is_unknown_is_handed_over(void) {
+    start("unknown");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("stranger", "TopicA", 0, 1);
+    commit("group", "Elsewhere", 0, 1);
+    struct request stranger = commit_request("stranger", "TopicA", "0", "2");
+    struct request elsewhere = commit_request("group", "Elsewhere", "0", "2");
+    struct request malformed = commit_request("group", "TopicA", "0", "x");
+    struct request far = commit_request("group", "TopicA", "70000", "1");
+    CHECK_EQ(offer(connection, &stranger), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    CHECK_EQ(offer(connection, &elsewhere), PYMQ_HAND_OVER + PYMQ_REASON_TOPIC_UNKNOWN);
+    CHECK_EQ(offer(connection, &malformed), PYMQ_HAND_OVER + PYMQ_REASON_FIELD);
+    CHECK_EQ(offer(connection, &far), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    serve_end();
+}
+
+static void test_a_negative_commit_is_kept_and_not_found(void) {
+    start("negative");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("group", "TopicA", 0, 5);
+    struct request request = commit_request("group", "TopicA", "0", "-1");
+    struct request query = query_request("group", "TopicA", "0");
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    CHECK_EQ(offer(connection, &query), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    struct pymq_offset_entry entry;
+    CHECK_EQ(pymq_serve_offsets(served.serve, &entry, 1), 1);
+    CHECK_EQ(entry.offset, -1);
+    serve_end();
+}
+
+static void test_a_reset_stands_until_it_was_pulled_from(void) {
+    start("reset");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("group", "TopicA", 1, 100);
+    CHECK_EQ(pymq_serve_offset_reset(served.serve, (const uint8_t *)"group", 5, (const uint8_t *)"TopicA", 6, 1, 40),
+             PYMQ_OK);
+    struct request late = commit_request("group", "TopicA", "1", "101"), query = query_request("group", "TopicA", "1");
+    struct answer answer;
+    CHECK_EQ(offer(connection, &late), PYMQ_SERVED);
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 0);
+    CHECK_BYTES(answer.command.remark.data, answer.command.remark.size, "Offset has been previously reset", 32);
+    commit("group", "TopicA", 1, 102);
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED);
+    CHECK(take_answer(connection, &answer));
+    check_field(&answer, "offset", "40");
+
+    struct pymq_offset_cell cell = {40, 40};
+    pymq_offset_pulled(&cell, 39);
+    pymq_offset_store(&cell, 50);
+    CHECK_EQ(pymq_offset_value(&cell), 40);
+    pymq_offset_pulled(&cell, 40);
+    pymq_offset_store(&cell, 41);
+    CHECK_EQ(pymq_offset_value(&cell), 41);
+    serve_end();
+}
+
+static void test_offsets_are_listed_and_removed_by_group_and_topic(void) {
+    start("listed");
+    commit("g1", "TopicA", 0, 1);
+    commit("g1", "TopicB", 3, 2);
+    commit("g2", "TopicA", 1, 3);
+    struct pymq_offset_entry entries[8];
+    CHECK_EQ(pymq_serve_offsets(served.serve, entries, 8), 3);
+    int64_t sum = 0;
+    for (int i = 0; i < 3; i++)
+        sum += entries[i].offset * 100 + entries[i].queue_id;
+    CHECK_EQ(sum, 604);
+    pymq_serve_offset_remove(served.serve, (const uint8_t *)"g1", 2, NULL, 0);
+    CHECK_EQ(pymq_serve_offsets(served.serve, entries, 8), 1);
+    CHECK_EQ(queried("g1", "TopicB", 3), -1);
+    CHECK_EQ(queried("g2", "TopicA", 1), 3);
+    pymq_serve_offset_remove(served.serve, NULL, 0, NULL, 0); /* means nothing, not everything */
+    pymq_serve_remove_topic(served.serve, (const uint8_t *)"TopicA", 6, true);
+    CHECK_EQ(pymq_serve_offsets(served.serve, entries, 8), 0);
+    serve_end();
+}
+
+/* Commits of a reactor beside a control loop that reads snapshots and commits itself. */
+static void *commit_beside(void *context) {
+    (void)context;
+    struct pymq_offset_entry entries[64];
+    for (int i = 0; i < 2000; i++) {
+        commit("group", "TopicA", 1, i);
+        pymq_serve_offsets(served.serve, entries, 64);
+    }
+    return NULL;
+}
+
+static void test_commits_and_snapshots_need_no_exclusion(void) {
+    start("beside");
+    struct pymq_connection *connection = fake_connect(0);
+    commit("group", "TopicA", 0, 0);
+    commit("group", "TopicA", 1, 0);
+    pthread_t other;
+    pthread_create(&other, NULL, commit_beside, NULL);
+    for (int i = 1; i <= 2000; i++) {
+        char offset[16];
+        snprintf(offset, sizeof offset, "%d", i);
+        struct request request = commit_request("group", "TopicA", "0", offset);
+        request.flag = PYMQ_COMMAND_ONEWAY;
+        CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    }
+    pthread_join(other, NULL);
+    CHECK_EQ(queried("group", "TopicA", 0), 2000);
+    CHECK_EQ(queried("group", "TopicA", 1), 1999);
+    serve_end();
+}
+
+int main(void) {
+    RUN(test_the_first_commit_is_handed_over_and_the_next_is_not);
+    RUN(test_an_answer_to_a_commit_has_an_empty_map_of_fields);
+    RUN(test_a_oneway_commit_is_not_answered);
+    RUN(test_whoever_is_unknown_is_handed_over);
+    RUN(test_a_negative_commit_is_kept_and_not_found);
+    RUN(test_a_reset_stands_until_it_was_pulled_from);
+    RUN(test_offsets_are_listed_and_removed_by_group_and_topic);
+    RUN(test_commits_and_snapshots_need_no_exclusion);
+    return check_summary();
+}
