@@ -1,8 +1,8 @@
 """Consumer offsets the Python way, and where queues begin and end: QUERY_ and UPDATE_CONSUMER_OFFSET, GET_MAX_OFFSET,
 GET_MIN_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP, GET_EARLIEST_MSG_STORETIME.
 
-Consumer offsets that are there are answered natively; here comes what an absent one means, and every refusal. Whatever may
-wait for the disk runs in the broker's small pool.
+Consumer offsets that are there are answered natively; here comes what an absent one means, and every refusal. Whatever
+may wait for the disk runs in the broker's small pool.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pymq.broker.queue_info import queue_range, stored_at
-from pymq.errors import NotFoundError
+from pymq.broker import queue_info
+from pymq.errors import InvalidArgumentError, InvalidTopicError, NotFoundError, StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.headers.offsets import (
@@ -31,6 +31,7 @@ NEVER_COMMITTED = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fir
 NOT_SET_TO_ZERO = "Not found, do not set to zero, maybe this group boot first"
 RESET_BEFORE = "Offset has been previously reset"
 UPPER = "upper"
+NO_QUEUE = (InvalidArgumentError, InvalidTopicError, NotFoundError)  # a number or a name that no queue can have
 
 
 class OffsetProcessor:
@@ -54,8 +55,8 @@ class OffsetProcessor:
     def query(self, request: Request) -> Command:
         """How far a group has come.
 
-        Without an offset the answer is 0 while the queue still begins at 0 and its first message is in memory: so that what
-        was sent to a new queue before its consumers saw it is not skipped. CFW-11 has what users think of that.
+        Without an offset the answer is 0 while the queue still begins at 0 and its first message is in memory: so that
+        what was sent to a new queue before its consumers saw it is not skipped. CFW-11 has what users think of that.
         """
         command = request.command
         header = QueryConsumerOffsetRequestHeader.from_fields(command.fields)
@@ -64,10 +65,16 @@ class OffsetProcessor:
             return command.reply(fields={"offset": str(offset)})
         if header.set_zero_if_not_found is False:
             return command.reply(ResponseCode.QUERY_NOT_FOUND, NOT_SET_TO_ZERO, {})
-        low, _ = queue_range(self._broker.store, header.topic, header.queue_id)
-        if low <= 0 and self._broker.store.is_in_memory(header.topic, header.queue_id, 0):
+        low, _ = self._range(header.topic, header.queue_id)
+        if low <= 0 and self._is_in_memory(header.topic, header.queue_id):
             return command.reply(fields={"offset": "0"})
         return command.reply(ResponseCode.QUERY_NOT_FOUND, NEVER_COMMITTED, {})
+
+    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
+        try:
+            return self._broker.store.is_in_memory(topic, queue_id, 0)
+        except NO_QUEUE:
+            return False
 
     def update(self, request: Request) -> Command:
         """A group commits."""
@@ -80,25 +87,36 @@ class OffsetProcessor:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
         if self._broker.serve.offset_is_pending(group, topic, queue_id):
             return command.reply(remark=RESET_BEFORE, fields={})
-        self._broker.serve.offset_commit(group, topic, queue_id, header.commit_offset)
+        try:
+            self._broker.serve.offset_commit(group, topic, queue_id, header.commit_offset)
+        except StoreError:
+            # Differs: 5.5.0 keeps offsets of queues that cannot be (-1, 70000) and writes them to its file for ever.
+            return command.reply(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]", {})
         return command.reply(fields={})
 
     # ---- of queues -----------------------------------------------------------------------------------------------
 
+    def _range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """First offset and the one behind the last; of a queue that cannot be, 0 and 0 as of an empty one."""
+        try:
+            return queue_info.queue_range(self._broker.store, topic, queue_id)
+        except NO_QUEUE:
+            return 0, 0
+
     def maximum(self, request: Request) -> Command:
         """The offset behind the last message that can be consumed. 5.5.0 reads `committed` and does not ask it."""
         header = GetMaxOffsetRequestHeader.from_fields(request.command.fields)
-        _, high = queue_range(self._broker.store, header.topic, header.queue_id)
+        _, high = self._range(header.topic, header.queue_id)
         return request.command.reply(fields={"offset": str(high)})
 
     def minimum(self, request: Request) -> Command:
         """The first offset whose message is still there."""
         header = GetMinOffsetRequestHeader.from_fields(request.command.fields)
-        low, _ = queue_range(self._broker.store, header.topic, header.queue_id)
+        low, _ = self._range(header.topic, header.queue_id)
         return request.command.reply(remark="", fields={"offset": str(low)})
 
     async def by_time(self, request: Request) -> Command:
-        """The first message stored at or after a time, or with boundaryType upper the last one stored at or before it."""
+        """The first message stored at or after a time, or (boundaryType upper) the last one at or before it."""
         header = SearchOffsetRequestHeader.from_fields(request.command.fields)
         loop = asyncio.get_running_loop()
         offset = await loop.run_in_executor(self._broker.executor, self._search, header)
@@ -109,9 +127,9 @@ class OffsetProcessor:
         store = self._broker.store
         try:
             found = int(store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper))
-        except NotFoundError:
+        except NO_QUEUE:
             return 0
-        low, high = queue_range(store, header.topic, header.queue_id)
+        low, high = self._range(header.topic, header.queue_id)
         return min(max(found, low), high)
 
     async def earliest(self, request: Request) -> Command:
@@ -122,7 +140,8 @@ class OffsetProcessor:
         return request.command.reply(fields={"timestamp": str(timestamp_ms)})
 
     def _earliest(self, header: GetEarliestMsgStoretimeRequestHeader) -> int:
-        store = self._broker.store
-        low, high = queue_range(store, header.topic, header.queue_id)
-        stored_ms = stored_at(store, header.topic, header.queue_id, low) if low < high else 0
+        low, high = self._range(header.topic, header.queue_id)
+        if low >= high:
+            return -1
+        stored_ms = queue_info.stored_at(self._broker.store, header.topic, header.queue_id, low)
         return stored_ms if stored_ms > 0 else -1
