@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pymq import java_properties
 from pymq.broker.config import BrokerConfig
@@ -67,6 +67,20 @@ LIVE = frozenset(
     }
 )
 
+# Of the store's keys, those that retention looks at each time.
+LIVE_STORE = frozenset(
+    {
+        "cleanFileForciblyEnable",
+        "deleteCommitLogFilesInterval",
+        "deleteFileBatchMax",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "fileReservedTime",
+    }
+)
+
 log = logging.getLogger("pymq.broker")
 
 
@@ -83,15 +97,20 @@ def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
     checked = build_config(Given(key, value, ORIGIN) for key, value in changes.items())
     for warning in checked.warnings:
         log.warning("%s", warning)
-    now, before = {}, all_properties(broker.config)
+    before = all_properties(broker.config)
+    now: dict[str, Any] = {}
+    store: dict[str, Any] = {}
     for key, value in changes.items():
-        row = BROKER_ROWS.get(key)
-        if row is not None and key in LIVE:
-            now[row.name] = getattr(checked.config, row.name)
+        if key in LIVE:
+            now[BROKER_ROWS[key].name] = getattr(checked.config, BROKER_ROWS[key].name)
+        elif key in LIVE_STORE:
+            store[STORE_ROWS[key].name] = getattr(checked.config.store, STORE_ROWS[key].name)
         elif before.get(key) != value:
             log.warning("kept for the next start key=%s value=%s", key, value)
     others = {key: value for key, value in changes.items() if key in checked.config.others}
-    return broker.config.replace(**now, others={**broker.config.others, **others})
+    return broker.config.replace(
+        **now, store=broker.config.store.replace(**store), others={**broker.config.others, **others}
+    )
 
 
 def keep_changes(broker: Broker, changes: Mapping[str, str]) -> None:

@@ -288,6 +288,7 @@ class Broker:
     async def apply_config(self, config: BrokerConfig) -> None:
         """Let *config* be in force from now on: at the reactors and, where it shows there, at the name servers."""
         before, self.config = self.config, config
+        self.message_store.configure(config.store)
         self.serve.configure(serve_config(config, self.clock.now_ms()))
         self.groups.publish_all()
         self._spawn(self._await_sends())

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from pymq.broker.config_source import BROKER_ROWS, STORE_ROWS, render_value
-from pymq.broker.config_update import LIVE
+from pymq.broker.config_update import LIVE, LIVE_STORE
 from pymq.broker.known_keys import KNOWN_KEYS
 from pymq.store.reference import bounds_of
 
@@ -35,8 +35,8 @@ STORE_HEAD = """
 
 These are described in [config.md](config.md); the broker's defaults are Apache's, so `flushDiskType` is ASYNC_FLUSH.
 
-| key | setting |
-|---|---|
+| key | setting | |
+|---|---|---|
 """
 
 
@@ -47,7 +47,10 @@ def render_reference() -> str:
         f"| {bounds_of(row)} | {'live' if key in LIVE else ''} |\n"
         for key, row in BROKER_ROWS.items()
     )
-    store = "".join(f"| `{key}` | [`{row.name}`](config.md#{row.name}) |\n" for key, row in STORE_ROWS.items())
+    store = "".join(
+        f"| `{key}` | [`{row.name}`](config.md#{row.name}) | {'live' if key in LIVE_STORE else ''} |\n"
+        for key, row in STORE_ROWS.items()
+    )
     entries = "".join(f"\n### {key}\n\n{row.info.doc}\n" for key, row in BROKER_ROWS.items())
     return HEAD.format(known=len(KNOWN_KEYS)) + table + STORE_HEAD + store + "\n## Keys of the broker\n" + entries
 

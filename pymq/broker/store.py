@@ -80,6 +80,11 @@ class BrokerStore:
             self.core.close()
             log.info("store closed path=%s", self.path)
 
+    def configure(self, config: StoreConfig) -> None:
+        """Retain by *config* from now on; everything else of it must be as it was."""
+        self.config = config
+        self._housekeeper.configure(config)
+
     def stats(self) -> StoreStats:
         """Counters since the open, rates, latencies, watermarks and disks. Asks the disk."""
         now_s = self._clock.monotonic_s()

@@ -96,6 +96,10 @@ class Housekeeper:
         """Begin to look after the store."""
         self._thread.start()
 
+    def configure(self, config: StoreConfig) -> None:
+        """Decide by *config* from the next pass on; only what retention looks at may differ from before."""
+        self._config = config
+
     def stop(self) -> None:
         """Stop and wait for the pass in progress. Idempotent."""
         self._stop.set()

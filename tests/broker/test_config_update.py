@@ -21,13 +21,21 @@ def broker(tmp_path):
 def test_a_live_key_changes_at_once_and_others_wait(broker, caplog):
     """A live key changes at once and others wait."""
     with caplog.at_level(logging.WARNING, "pymq.broker"):
-        config = changed_config(broker, {"brokerPermission": "4", "listenPort": "1234", "fileReservedTime": "5"})
+        config = changed_config(broker, {"brokerPermission": "4", "listenPort": "1234", "maxHashSlotNum": "5"})
     assert (config.broker_permission, config.listen_port) == (4, 10911)
-    assert config.store.file_reserved_time_hours == 72
+    assert config.store.max_hash_slot_num == 5_000_000
     assert {record.getMessage() for record in caplog.records} >= {
         "kept for the next start key=listenPort value=1234",
-        "kept for the next start key=fileReservedTime value=5",
+        "kept for the next start key=maxHashSlotNum value=5",
     }
+
+
+def test_what_retention_looks_at_is_live(broker):
+    """Retention's settings change at once, in RocketMQ's units; levels in the wrong order are refused."""
+    store = changed_config(broker, {"fileReservedTime": "71", "diskSpaceWarningLevelRatio": "95"}).store
+    assert (store.file_reserved_time_hours, store.disk_space_warning_level_ratio) == (71, 0.95)
+    with pytest.raises(ConfigError):
+        changed_config(broker, {"diskSpaceWarningLevelRatio": "50"})
 
 
 @pytest.mark.parametrize("changes", [{"brokerPermision": "4"}, {"brokerPermission": "x"}, {"brokerPermission": "8"}])
