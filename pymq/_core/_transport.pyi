@@ -32,11 +32,11 @@ class Handed(NamedTuple):
 class CodeCount(NamedTuple):
     code: int
     reason: int  # -1: natively
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a row
 
 @final
 class Transport:
-    """Reactor threads with their connections. Every method may be called from any thread; none waits for the network."""
+    """Reactor threads and their connections. Methods may be called from any thread; none waits for the network."""
 
     def __init__(self, config: TransportConfig, serve: object | None = None) -> None: ...
     @property
@@ -62,4 +62,4 @@ class Transport:
 def decode_command(
     frame: bytes,
 ) -> tuple[int, int, int, int, int, int, bytes | None, list[tuple[bytes, bytes | None]], bytes] | None:
-    """The C parser, for tests: (code, language, version, opaque, flag, type, remark, fields, body); None: ask Python."""
+    """The C parser, for tests: code, language, version, opaque, flag, type, remark, fields, body; None: ask Python."""

@@ -122,7 +122,6 @@ cdef class Transport:
     cdef bint closing
     cdef object serve
     cdef dict peers
-    cdef readonly object config
     cdef object __weakref__
 
     def __cinit__(self, config, serve=None):
@@ -132,7 +131,6 @@ cdef class Transport:
         cdef pymq_transport *opened = NULL
         cdef int status
         self.generation = process_generation
-        self.config = config
         self.serve = serve
         self.peers = {}
         memset(&error, 0, sizeof(error))
