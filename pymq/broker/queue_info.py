@@ -5,7 +5,6 @@ These wait for the disk at worst, so they are asked off the control loop.
 
 from __future__ import annotations
 
-from pymq._core._serve import Serve
 from pymq._core._store import Store
 from pymq.errors import NotFoundError, StoreError
 from pymq.remoting.codes import ResponseCode
@@ -43,18 +42,19 @@ def offset_at_time(store: Store, topic: str, queue_id: int, timestamp_ms: int) -
         return 0
 
 
-def stored_record(store: Store, serve: Serve, message_id: str) -> bytes:
+def stored_record(store: Store, message_id: str) -> bytes:
     """The record an offset message id (address, port and log offset in hexadecimal) names, as it stands in the log.
 
     Raises:
         RemotingError: no such id, or nothing stands there any more.
     """
     try:
-        record = store.read_record(int(message_id[-OFFSET_DIGITS:], 16))
-        found = serve.get(record.topic, record.queue_id, int(record.queue_offset), 1)
+        record = store.record(int(message_id[-OFFSET_DIGITS:], 16))
     except (ValueError, StoreError) as error:
         raise RemotingError(ResponseCode.SYSTEM_ERROR, f"can not find message by id {message_id}: {error}") from error
-    return found.body
+    if record is None:
+        raise RemotingError(ResponseCode.SYSTEM_ERROR, f"can not find message by id {message_id}: nothing is there")
+    return record
 
 
 def message_queue(broker_name: str, topic: str, queue_id: int) -> ObjectKey:

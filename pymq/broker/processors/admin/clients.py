@@ -96,7 +96,7 @@ class ClientAdmin:
             command.fields["groupSysFlag"] = str(found.group_sys_flag)
         message_id = text_field(command, "msgId")
         loop = asyncio.get_running_loop()
-        record = await loop.run_in_executor(broker.executor, stored_record, broker.store, broker.serve, message_id)
+        record = await loop.run_in_executor(broker.executor, stored_record, broker.store, message_id)
         return await self._call(request, RequestCode.CONSUME_MESSAGE_DIRECTLY, record)
 
     async def _call(self, request: Request, code: int, body: bytes) -> Command:

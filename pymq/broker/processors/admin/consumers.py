@@ -54,7 +54,7 @@ class ConsumeAdmin:
             if config is not None
         ]
         found = await self._off_loop(lambda: self._collect(group, queues, table, pulls_too=True))
-        tps = sum(broker.traffic.tps(topic, group) for topic, _ in queues)
+        tps = sum((broker.traffic.tps(topic, group) for topic, _ in queues), 0.0)
         return command.reply(body=json_dialect.dumps({"consumeTps": tps, "offsetTable": found}, standard=False))
 
     def _topics_of(self, command: Command, group: str, table: Table) -> list[str]:
