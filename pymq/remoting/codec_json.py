@@ -7,6 +7,8 @@ the last of equal names, values of any kind as the text Java makes of them.
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 from pymq.remoting import json_dialect
@@ -14,6 +16,7 @@ from pymq.remoting.codes import LanguageCode
 from pymq.remoting.errors import CodecError
 from pymq.remoting.header_parts import HeaderParts
 
+DIGITS = re.compile(r"[+-]?[0-9]+")
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 # Java writes a double without exponent in this range.
 PLAIN_DOUBLE_MIN, PLAIN_DOUBLE_MAX = 1e-3, 1e7
@@ -60,9 +63,18 @@ def decode(header: bytes) -> HeaderParts:
         opaque=integer(values, "opaque"),
         flag=integer(values, "flag"),
         remark=None if remark is None else java_text(remark),
-        fields={str(name): java_text(value) for name, value in fields.items() if value is not None},
+        fields={field_name(name): java_text(value) for name, value in fields.items() if value is not None},
         empty_fields=fields == {} and isinstance(values.get("extFields"), dict),
     )
+
+
+def field_name(name: Any) -> str:
+    """A field's name; bare numbers, which Apache refuses, are taken for their text."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    raise CodecError("a field whose name is no text")
 
 
 def integer(values: dict[Any, Any], name: str) -> int:
@@ -70,11 +82,13 @@ def integer(values: dict[Any, Any], name: str) -> int:
     value = values.get(name)
     if value is None or value == "":
         return 0
+    if isinstance(value, str) and DIGITS.fullmatch(value) is None:
+        raise CodecError(f"{name} is {value!r} and not a number")
     if isinstance(value, str | int | float):
         try:
             number = int(value)
-        except (ValueError, OverflowError):
-            raise CodecError(f"{name} is {value!r} and not a number") from None
+        except (ValueError, OverflowError):  # too many digits, or beyond every double
+            raise CodecError(f"integer overflow: {name}") from None
         if INT32_MIN <= number <= INT32_MAX:
             return number
         raise CodecError(f"integer overflow: {name} is {number}")
@@ -107,6 +121,8 @@ def java_text(value: Any) -> str:
 
 def java_double(value: float) -> str:
     """Double.toString: plain between a thousandth and ten million, otherwise one digit before the point and E."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or PLAIN_DOUBLE_MIN <= abs(value) < PLAIN_DOUBLE_MAX:
         text = repr(value)
         return text if "e" not in text else f"{value:f}"

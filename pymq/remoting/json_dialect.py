@@ -18,7 +18,7 @@ from typing import Any
 
 from pymq.remoting.errors import CodecError
 
-DEPTH_MAX = 512  # a deeper one is an attack on the stack, not a message
+DEPTH_MAX = 128  # a deeper one is an attack on the stack, not a message
 
 
 class ObjectKey(Mapping[str, Any]):
@@ -203,9 +203,9 @@ class Reader:
             if self.skip() != ":":
                 raise self.error("a key without a colon")
             self.at += 1
-            items[ObjectKey(key) if isinstance(key, dict) else tuple(key) if isinstance(key, list) else key] = (
-                self.value()
-            )
+            if isinstance(key, list):
+                raise self.error("a list as a key")
+            items[ObjectKey(key) if isinstance(key, dict) else key] = self.value()
             if self.leave("}"):
                 return items
 
@@ -260,10 +260,11 @@ class Reader:
             raise self.error("a sign without a number")
         self.at = match.end()
         whole, fraction, exponent = match.groups()
-        if fraction is None and exponent is None:
-            return int(whole)
-        if exponent is None and fraction == ".":
-            return int(whole)
+        if exponent is None and fraction in (None, "."):
+            try:
+                return int(whole)
+            except ValueError:  # Python reads no more than a few thousand digits
+                raise self.error("a number that is too long") from None
         return ExactFloat(whole.lstrip("+") + (fraction or "") + (exponent or ""))
 
     def word(self) -> bool | None:
