@@ -14,13 +14,14 @@ from pymq.broker import queue_info
 from pymq.errors import InvalidArgumentError, InvalidTopicError, NotFoundError, StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
+from pymq.remoting.errors import RemotingError
+from pymq.remoting.headers.base import read_number
 from pymq.remoting.headers.offsets import (
     GetEarliestMsgStoretimeRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMinOffsetRequestHeader,
     QueryConsumerOffsetRequestHeader,
     SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
 from pymq.remoting.server import RemotingServer, Request
 
@@ -31,6 +32,7 @@ NEVER_COMMITTED = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fir
 NOT_SET_TO_ZERO = "Not found, do not set to zero, maybe this group boot first"
 RESET_BEFORE = "Offset has been previously reset"
 UPPER = "upper"
+NULL = "null"  # as Java writes what is not there
 NO_QUEUE = (InvalidArgumentError, InvalidTopicError, NotFoundError)  # a number or a name that no queue can have
 
 
@@ -79,16 +81,21 @@ class OffsetProcessor:
     def update(self, request: Request) -> Command:
         """A group commits."""
         command = request.command
-        header = UpdateConsumerOffsetRequestHeader.from_fields(command.fields)
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if self._broker.groups.get(group) is None:
-            return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
-        if self._broker.topics.get(topic) is None:
-            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        group, topic = command.fields.get("consumerGroup"), command.fields.get("topic")
+        if group is None or self._broker.groups.get(group) is None:
+            return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group or NULL} not exist!", {})
+        if topic is None or self._broker.topics.get(topic) is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic or NULL} not exist!", {})
+        # Compat: no field of this request is required; a number that is none counts as absent.
+        queue_id, offset = optional(command, "queueId", 32), optional(command, "commitOffset", 64)
+        if queue_id is None:
+            return command.reply(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}", {})
+        if offset is None:
+            return command.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}", {})
         if self._broker.serve.offset_is_pending(group, topic, queue_id):
             return command.reply(remark=RESET_BEFORE, fields={})
         try:
-            self._broker.serve.offset_commit(group, topic, queue_id, header.commit_offset)
+            self._broker.serve.offset_commit(group, topic, queue_id, offset)
         except StoreError:
             # Differs: 5.5.0 keeps offsets of queues that cannot be (-1, 70000) and writes them to its file for ever.
             return command.reply(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]", {})
@@ -145,3 +152,12 @@ class OffsetProcessor:
             return -1
         stored_ms = queue_info.stored_at(self._broker.store, header.topic, header.queue_id, low)
         return stored_ms if stored_ms > 0 else -1
+
+
+def optional(command: Command, name: str, bits: int) -> int | None:
+    """A number as Java reads it, or None."""
+    text = command.fields.get(name)
+    try:
+        return None if text is None else read_number(name, text, bits=bits)
+    except RemotingError:
+        return None
