@@ -16,6 +16,7 @@ from perf.conftest import machine_facts
 from perf.side_by_side import neighbours
 from perf.side_by_side.build import BuildError, build
 from perf.side_by_side.load import Load, LoadError
+from perf.side_by_side.memory import Ballast, fresh_page_us
 from perf.side_by_side.plan import FULL, QUICK, Plan
 from perf.side_by_side.process import ProcessEndedError
 from perf.side_by_side.sides import ApacheSide, PymqSide, Side
@@ -51,12 +52,16 @@ def say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
-def measure(sides: list[Side], stages: list[str], plan: Plan, load: Load, scratch: Path) -> dict[str, list[Figures]]:
+def measure(
+    sides: list[Side], stages: list[str], plan: Plan, load: Load, scratch: Path, ballast: Ballast | None
+) -> dict[str, list[Figures]]:
     """A-B-A-B: in every round, every stage on one side and then on the other."""
     measured: dict[str, list[Figures]] = {side.name: [] for side in sides}
     for number in range(1, plan.rounds + 1):
         for stage in stages:
             for side in sides:
+                if ballast is not None:
+                    say(f"filled {ballast.fill() >> 20} MiB of free memory")
                 say(f"round {number}, {stage}, {side.name}")
                 bench = Bench(side, load, plan, scratch, lambda text: say(f"    {text}"))
                 measured[side.name].append(figures := Figures())
@@ -107,13 +112,15 @@ def main() -> int:
         return 2
     load = Load(programs.load)
     facts: dict[str, Any] = {**machine_facts(), "load_average_before": os.getloadavg()[0], "quick": options.quick}
+    facts |= {"fresh_page_us": round(fresh_page_us(), 2), "warm_memory": options.warm_memory}
     if facts["load_average_before"] > BUSY_LOAD:
         say(f"the machine is busy (load average {facts['load_average_before']:.1f}): figures will be low and uneven")
     with tempfile.TemporaryDirectory(prefix="pymq-side-by-side-", dir=options.scratch) as directory:
         scratch = Path(directory)
         floor = None if options.no_neighbours else neighbours.bare_loop(programs, load, plan, scratch)
         redis = None if options.no_neighbours else neighbours.redis_streams(plan, scratch)
-        measured = measure(sides, options.stages.split(","), plan, load, scratch)
+        ballast = Ballast(scratch / "ballast") if options.warm_memory else None
+        measured = measure(sides, options.stages.split(","), plan, load, scratch, ballast)
     lines = table(numbers(measured.get("apache", [])), numbers(measured.get("pymq", [])))
     for name, value in facts.items():
         print(f"{name}: {value}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perf.side_by_side.memory import Ballast, fresh_page_us
 from perf.side_by_side.page_cache import PAGE_SIZE, evict_log, log_pieces, mappings_below
 from perf.side_by_side.process import ProcessEndedError, free_port, spawn, write_properties
 from perf.side_by_side.wire import PROBE_TOPIC, NotServingError, await_serving
@@ -98,3 +99,26 @@ def test_mappings_of_a_log_are_found_and_survive_the_eviction(tmp_path: Path):
         ]
         evict_log(os.getpid(), tmp_path, 64 * PAGE_SIZE)
         assert mapped[:] == b"l" * len(mapped)
+
+
+@pytest.mark.parametrize(("free_min", "resident"), [(0, True), (1 << 62, False)])
+def test_ballast_fills_memory_unless_too_little_is_free(tmp_path: Path, free_min: int, resident: bool):
+    """Goal: memory is filled, never all of it. Method: a small file; ask for its first page without waiting for a disk."""
+    ballast = Ballast(tmp_path / "ballast", size=8 << 20, free_min=free_min)
+    ballast.fill()
+    file = os.open(ballast.path, os.O_RDONLY)
+    try:
+        if resident:
+            assert os.preadv(file, [bytearray(PAGE_SIZE)], 0, os.RWF_NOWAIT) == PAGE_SIZE
+        else:
+            with pytest.raises(BlockingIOError):
+                os.preadv(file, [bytearray(PAGE_SIZE)], 0, os.RWF_NOWAIT)
+    finally:
+        os.close(file)
+    ballast.drop()
+    assert not ballast.path.exists()
+
+
+def test_the_price_of_a_fresh_page_is_measured():
+    """Goal: the head of a table names what memory costs. Method: it is more than nothing."""
+    assert fresh_page_us() > 0
