@@ -101,7 +101,7 @@ class TopicAdmin:
 
     async def delete(self, request: Request) -> Command:
         """Delete a topic: configuration, offsets, queues; the log keeps its messages until they expire."""
-        topic = text_field(request.command, "topic")
+        topic = request.command.fields.get("topic") or ""
         if not topic.strip():
             raise RemotingError(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
         if self._broker.config.validate_system_topic_when_update_topic and self._broker.topics.is_system(topic):
