@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.differential.sequences import Step
+from tests.interop.differential.sequences import SEND_BATCH, Step
 
 Normal = dict[str, Any]
 

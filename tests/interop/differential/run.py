@@ -41,7 +41,7 @@ def await_visible(wire: Wire, step: Step, reply: Reply) -> None:
     wanted = int(reply.fields["queueOffset"]) + reply.fields["msgId"].count(",")
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
     while time.monotonic() < deadline:
-        answer = wire.ask(MAX_OFFSET, fields)
+        answer = wire.ask(MAX_OFFSET, fields, aside=True)
         if answer.code == 0 and int(answer.fields["offset"]) > wanted:
             return
         time.sleep(0.002)

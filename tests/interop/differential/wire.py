@@ -44,19 +44,28 @@ class Wire:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._opaques = count(1)
+        self._aside_opaques = count(1_000_000)
         self.unasked: list[Reply] = []
 
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
 
-    def ask(self, code: int, fields: Mapping[str, str | None], body: bytes = b"", *, binary: bool = False) -> Reply:
-        """Send a request, return its answer.
+    def ask(
+        self,
+        code: int,
+        fields: Mapping[str, str | None],
+        body: bytes = b"",
+        *,
+        binary: bool = False,
+        aside: bool = False,
+    ) -> Reply:
+        """Send a request, return its answer; one *aside* does not count as part of the conversation.
 
         Raises:
             ClosedError: the server closed the connection.
         """
-        opaque = next(self._opaques)
+        opaque = next(self._aside_opaques if aside else self._opaques)
         present = {name: value for name, value in fields.items() if value is not None}
         header = binary_header(code, opaque, present) if binary else json_header(code, opaque, present)
         kind = BINARY_HEADER if binary else JSON_HEADER
