@@ -39,6 +39,13 @@ DIFFERENCES: tuple[Difference, ...] = (
             and bool(pymq["remark"])
         ),
     ),
+    Difference(
+        "broken-batch",
+        "A batch body that ends early is MESSAGE_ILLEGAL (13), not a SYSTEM_ERROR made of a BufferUnderflowException.",
+        lambda step, apache, pymq: (
+            step.code == SEND_BATCH and "Underflow" in (apache["remark"] or "") and pymq["code"] == 13
+        ),
+    ),
 )
 
 
