@@ -5,11 +5,13 @@ A rule looks at the request and both answers and says whether the difference is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.differential.sequences import SEND_BATCH, Step
+from tests.interop.differential.sequences import DELETE_GROUP, SEND_BATCH, UPDATE_OFFSET, Step
+
+QUEUES_MAX = 65536
 
 Normal = dict[str, Any]
 
@@ -20,7 +22,7 @@ class Difference:
 
     name: str
     reason: str
-    applies: Callable[[Step, Normal, Normal], bool]
+    applies: Callable[[Step, Normal, Normal, Sequence[Step]], bool]
 
 
 def same_code(apache: Normal, pymq: Normal) -> bool:
@@ -32,7 +34,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "error-wording",
         "An error made of a Java exception's text is worded by us: code, fields and body are the same.",
-        lambda _step, apache, pymq: (
+        lambda _step, apache, pymq, _before: (
             same_code(apache, pymq)
             and apache["code"] == 1
             and is_exception_text(apache["remark"])
@@ -42,8 +44,29 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "broken-batch",
         "A batch body that ends early is MESSAGE_ILLEGAL (13), not a SYSTEM_ERROR made of a BufferUnderflowException.",
-        lambda step, apache, pymq: (
+        lambda step, apache, pymq, _before: (
             step.code == SEND_BATCH and "Underflow" in (apache["remark"] or "") and pymq["code"] == 13
+        ),
+    ),
+    Difference(
+        "commit-to-no-queue",
+        "An offset for a queue that cannot exist is INVALID_PARAMETER (29); Apache keeps it for ever.",
+        lambda step, apache, pymq, _before: (
+            step.code == UPDATE_OFFSET
+            and not 0 <= int(step.fields["queueId"] or 0) < QUEUES_MAX
+            and (apache["code"], pymq["code"]) == (0, 29)
+        ),
+    ),
+    Difference(
+        "deleted-group-stays-deleted",
+        "5.5.0 makes a group again while it deletes it and then takes commits for it; here it is gone (26).",
+        lambda step, apache, pymq, before: (
+            step.code == UPDATE_OFFSET
+            and (apache["code"], pymq["code"]) in ((0, 26), (17, 26))
+            and any(
+                past.code == DELETE_GROUP and past.fields.get("groupName") == step.fields["consumerGroup"]
+                for past in before
+            )
         ),
     ),
 )
@@ -54,6 +77,6 @@ def is_exception_text(remark: str | None) -> bool:
     return remark is not None and ("Exception" in remark or "org.apache.rocketmq" in remark or "java." in remark)
 
 
-def listed(step: Step, apache: Normal, pymq: Normal) -> Difference | None:
-    """The difference that explains *apache* against *pymq*, or None."""
-    return next((item for item in DIFFERENCES if item.applies(step, apache, pymq)), None)
+def listed(step: Step, apache: Normal, pymq: Normal, before: Sequence[Step]) -> Difference | None:
+    """The difference that explains *apache* against *pymq* after the steps *before*, or None."""
+    return next((item for item in DIFFERENCES if item.applies(step, apache, pymq, before)), None)
