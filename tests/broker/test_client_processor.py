@@ -107,6 +107,13 @@ def test_unregistering_takes_the_client_out_of_both_tables(broker):
     assert broker.clients.producers("p") == []
 
 
+def test_unregistering_from_an_unknown_group_makes_it_as_5_5_0_does(broker):
+    """Found by comparing random sequences: a later commit of the group is then accepted."""
+    fields = {"clientID": "c1", "consumerGroup": "never-seen"}
+    asyncio.run(ClientProcessor(broker).unregister(request(RequestCode.UNREGISTER_CLIENT, fields)))
+    assert broker.groups.get("never-seen") is not None
+
+
 @pytest.mark.parametrize(("kind", "refused"), [("TAG", False), (None, False), ("SQL92", True)])
 def test_only_filters_that_work_are_promised(broker, kind, refused):
     """Only filters that work are promised."""

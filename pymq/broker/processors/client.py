@@ -89,7 +89,7 @@ class ClientProcessor:
         if producer is not None:
             self._broker.clients.unregister_producer(producer, request.connection)
         if consumer is not None:
-            group = self._broker.groups.get(consumer)
+            group = await self._broker.groups.find(consumer)  # Compat: which makes it, as asking for a group does
             notify = group is None or group.notify_consumer_ids_changed_enable
             self._broker.clients.unregister_consumer(consumer, request.connection, notify=notify)
         return request.command.reply(fields={})
