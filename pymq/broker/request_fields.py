@@ -21,19 +21,19 @@ def text_field(command: Command, name: str) -> str:
     return value
 
 
-def integer_field(command: Command, name: str, default: int | None = None) -> int:
-    """A whole number; *default* where it may be missing.
+def integer_field(command: Command, name: str, default: int | None = None, *, bits: int = 32) -> int:
+    """A whole number that Java's int (or, with 64 *bits*, long) can hold; *default* where it may be missing.
 
     Raises:
-        RemotingError: missing without a default, or no number.
+        RemotingError: missing without a default, or no such number.
     """
     if default is not None and command.fields.get(name) is None:
         return default
     value = text_field(command, name)
-    try:
-        return int(value)
-    except ValueError:
-        raise RemotingError(ResponseCode.SYSTEM_ERROR, f'the field <{name}> is no number: "{value}"') from None
+    digits = value[1:] if value[:1] in ("-", "+") else value
+    if not digits.isascii() or not digits.isdigit() or not -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
+        raise RemotingError(ResponseCode.SYSTEM_ERROR, f'the field <{name}> is no {bits}-bit number: "{value}"')
+    return int(value)
 
 
 def boolean_field(command: Command, name: str, default: bool = False) -> bool:

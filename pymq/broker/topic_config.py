@@ -82,8 +82,8 @@ class TopicConfig:
         )
 
 
-def integer(document: Mapping[str, Any], name: str, default: int) -> int:
-    """A whole number of *document*.
+def integer(document: Mapping[str, Any], name: str, default: int, *, bits: int = 32) -> int:
+    """A whole number of *document* that Java's int (or, with 64 *bits*, long) can hold.
 
     Raises:
         TypeError: it is something else.
@@ -91,4 +91,6 @@ def integer(document: Mapping[str, Any], name: str, default: int) -> int:
     value = document.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, not a number")
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise TypeError(f"{name} is {value}, which {bits} bits do not hold")
     return value

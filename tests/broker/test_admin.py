@@ -83,6 +83,9 @@ def test_a_created_topic_is_configured_routed_and_can_be_sent_to(broker, wire):
         ("bad2", {"attributes": "+nothing=1"}, ResponseCode.SYSTEM_ERROR, "unsupported key: nothing"),
         ("bad3", {"attributes": "-message.type"}, ResponseCode.SYSTEM_ERROR, "only add attribute"),
         ("bad4", {"readQueueNums": "x"}, ResponseCode.SYSTEM_ERROR, "readQueueNums"),
+        ("bad6", {"readQueueNums": "99999999999999999999"}, ResponseCode.SYSTEM_ERROR, "readQueueNums"),
+        ("bad7", {"perm": "2147483648"}, ResponseCode.SYSTEM_ERROR, "perm"),
+        ("bad8", {"topicSysFlag": "1_0"}, ResponseCode.SYSTEM_ERROR, "topicSysFlag"),
         ("bad5", {"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER, "-1 queues"),
     ],
 )

@@ -43,8 +43,8 @@ class OffsetAdmin:
         """
         command, broker = request.command, self._broker
         topic, group = text_field(command, "topic"), text_field(command, "group")
-        timestamp = integer_field(command, "timestamp", -1)
-        queue_id, offset = integer_field(command, "queueId", -1), integer_field(command, "offset", -1)
+        timestamp = integer_field(command, "timestamp", -1, bits=64)
+        queue_id, offset = integer_field(command, "queueId", -1), integer_field(command, "offset", -1, bits=64)
         config = broker.topics.get(topic)
         if config is None:
             raise RemotingError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
