@@ -61,7 +61,8 @@ class OffsetProcessor:
         what was sent to a new queue before its consumers saw it is not skipped. CFW-11 has what users think of that.
         """
         command = request.command
-        header = QueryConsumerOffsetRequestHeader.from_fields(command.fields)
+        # Compat: a group that is not named is one called null.
+        header = QueryConsumerOffsetRequestHeader.from_fields({"consumerGroup": NULL, **command.fields})
         offset = self._broker.serve.offset_query(header.consumer_group, header.topic, header.queue_id)
         if offset is not None and offset >= 0:
             return command.reply(fields={"offset": str(offset)})

@@ -33,7 +33,6 @@ from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
 from pymq.remoting.command import Command
 from pymq.remoting.config import Lane
-from pymq.remoting.headers.pull import PullMessageRequestHeader
 from pymq.remoting.server import RemotingServer, Request
 
 if TYPE_CHECKING:
@@ -92,9 +91,8 @@ class PullProcessor:
 
     async def pull(self, request: Request) -> Command | None:
         """Read, answer, or hold. A pull that was held before is not held again, and commits nothing again."""
-        header = PullMessageRequestHeader.from_fields(request.command.fields)
+        pull = Pull(request)
         first_pass = request.reason != REASON_HOLD_ENDED
-        pull = Pull(request, header)
         checked = await check_pull(self._broker, pull)
         if isinstance(checked, Command):
             return checked
@@ -106,54 +104,52 @@ class PullProcessor:
         # Differs: with more tags than a filter holds every message goes out; clients look at the tag themselves anyway.
         if not subscription.is_all and not subscription.class_filter_mode and len(subscription.tag_hashes) <= TAGS_MAX:
             hashes = tuple(subscription.tag_hashes)
-        outcome = self._reset(header)
+        outcome = self._reset(pull)
         if outcome is None:
-            outcome = await self._read(header, hashes)
-        if first_pass and header.sys_flag & COMMIT_OFFSET:
-            self._broker.serve.offset_commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and header.sys_flag & SUSPEND:
-            if self._hold(request, header, hashes):
+            outcome = await self._read(pull, hashes)
+        if first_pass and pull.sys_flag & COMMIT_OFFSET:
+            self._broker.serve.offset_commit(pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"))
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and pull.sys_flag & SUSPEND:
+            if self._hold(pull, hashes):
                 return None
             outcome = Outcome(
                 ResponseCode.POLLING_FULL, TOO_MANY_HELD, outcome.next_offset, outcome.min_offset, outcome.max_offset
             )
         return self._answer(request.command, outcome, group, topic)
 
-    def _reset(self, header: PullMessageRequestHeader) -> Outcome | None:
+    def _reset(self, pull: Pull) -> Outcome | None:
         """Where to begin instead, while a reset has not been followed."""
-        begin = self._broker.serve.pull_begins(
-            header.consumer_group, header.topic, header.queue_id, header.queue_offset
-        )
+        begin = self._broker.serve.pull_begins(pull.group, pull.topic, pull.queue_id, pull.offset)
         if begin is None:
             return None
-        low, high = queue_range(self._broker.store, header.topic, header.queue_id)
+        low, high = queue_range(self._broker.store, pull.topic, pull.queue_id)
         log.info(
             "pull follows a reset group=%s topic=%s queue=%d offset=%d to=%d",
-            header.consumer_group, header.topic, header.queue_id, header.queue_offset, begin,
+            pull.group, pull.topic, pull.queue_id, pull.offset, begin,
         )  # fmt: skip
         return Outcome(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, begin, low, high)
 
-    async def _read(self, header: PullMessageRequestHeader, hashes: Sequence[int] | None) -> Outcome:
+    async def _read(self, pull: Pull, hashes: Sequence[int] | None) -> Outcome:
         """Read what is in memory here, anything else off the loop."""
         serve = self._broker.serve
         try:
             found = serve.get(
-                header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, 0, hashes, no_wait=True
+                pull.topic, pull.queue_id, pull.offset, pull.number("maxMsgNums"), 0, hashes, no_wait=True
             )
             if found.status == GET_COLD:
                 loop = asyncio.get_running_loop()
                 found = await loop.run_in_executor(
                     self._broker.executor,
                     serve.get,
-                    header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, 0, hashes,
+                    pull.topic, pull.queue_id, pull.offset, pull.number("maxMsgNums"), 0, hashes,
                 )  # fmt: skip
         except StoreError as error:
-            log.error("pull failed topic=%s queue=%d: %s", header.topic, header.queue_id, error)
+            log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
         if found.status == GET_FOUND:
-            serve.count_pull(header.consumer_group, header.topic, found.count, len(found.body))
+            serve.count_pull(pull.group, pull.topic, found.count, len(found.body))
         return Outcome(
-            code_of(found, header.queue_offset),
+            code_of(found, pull.offset),
             STATUS_NAMES[found.status],
             found.next_offset,
             found.min_offset,
@@ -162,16 +158,16 @@ class PullProcessor:
             found.body,
         )
 
-    def _hold(self, request: Request, header: PullMessageRequestHeader, hashes: Sequence[int] | None) -> bool:
+    def _hold(self, pull: Pull, hashes: Sequence[int] | None) -> bool:
         config = self._broker.config
-        wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        wait_ms = pull.number("suspendTimeoutMillis") if config.long_polling_enable else config.short_polling_time_mills
         return self._broker.serve.hold(
-            request.connection,
-            request.frame,
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            header.consumer_group,
+            pull.request.connection,
+            pull.request.frame,
+            pull.topic,
+            pull.queue_id,
+            pull.offset,
+            pull.group,
             min(max(wait_ms, 0), SUSPEND_MS_MAX),
             hashes,
         )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pymq.broker import names
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.processors.send_checks import FAQ
+from pymq.broker.request_fields import text_field
 from pymq.broker.subscriptions import CONSUME_ACTIVELY, TAG_TYPE, SubscriptionData
 from pymq.broker.topic_config import TopicConfig
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.dispatch import address_of
-from pymq.remoting.headers.pull import PullMessageRequestHeader
+from pymq.remoting.errors import RemotingError
+from pymq.remoting.headers.base import read_number
 from pymq.remoting.server import Request
 
 if TYPE_CHECKING:
@@ -26,15 +27,84 @@ OWN_SUBSCRIPTION = 1 << 2  # of sysFlag: the request brings its own expression
 # ForbiddenType: what it is that refuses.
 BROKER_FORBIDDEN, GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCAST_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = range(1, 6)
 
+NUMBERS = {
+    "queueId": 32,
+    "queueOffset": 64,
+    "maxMsgNums": 32,
+    "sysFlag": 32,
+    "commitOffset": 64,
+    "suspendTimeoutMillis": 64,
+    "subVersion": 64,
+    "maxMsgBytes": 32,
+    "requestSource": 32,
+}  # and their bits
+
 log = logging.getLogger("pymq.broker")
 
 
-@dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull and how to refuse it."""
+    """A pull, its fields, and how to refuse it.
 
-    request: Request
-    header: PullMessageRequestHeader
+    Compat: 5.5.0 misses a field only where it needs it, after every check that comes before; one that is no number it
+    refuses at once. So fields are read here on their first use.
+    """
+
+    def __init__(self, request: Request) -> None:
+        """Read the numbers.
+
+        Raises:
+            RemotingError: one is none.
+        """
+        fields = request.command.fields
+        self.request = request
+        self._numbers = {
+            name: None if fields.get(name) is None else read_number(name, fields[name], bits=bits)
+            for name, bits in NUMBERS.items()
+        }
+
+    def text(self, name: str) -> str:
+        """A field that is needed now.
+
+        Raises:
+            RemotingError: it is missing.
+        """
+        return text_field(self.request.command, name)
+
+    def number(self, name: str) -> int:
+        """A number that is needed now.
+
+        Raises:
+            RemotingError: it is missing.
+        """
+        value = self._numbers[name]
+        if value is None:
+            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
+        return value
+
+    @property
+    def group(self) -> str:
+        """Whose pull it is."""
+        return self.text("consumerGroup")
+
+    @property
+    def topic(self) -> str:
+        """What is pulled."""
+        return self.text("topic")
+
+    @property
+    def queue_id(self) -> int:
+        """Of which queue."""
+        return self.number("queueId")
+
+    @property
+    def offset(self) -> int:
+        """From where on."""
+        return self.number("queueOffset")
+
+    @property
+    def sys_flag(self) -> int:
+        """PullSysFlag's bits."""
+        return self.number("sysFlag")
 
     def refuse(self, code: int, remark: str, forbidden: int | None = None) -> Command:
         """The answer that says no."""
@@ -44,30 +114,29 @@ class Pull:
 
 async def check_pull(broker: Broker, pull: Pull) -> Command | tuple[SubscriptionGroup, TopicConfig]:
     """The group and topic of a pull that may be made, or the refusal."""
-    header = pull.header
     if not broker.config.broker_permission & PERMISSION_READ:
         remark = f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, BROKER_FORBIDDEN)
     if pull.request.command.code == RequestCode.LITE_PULL_MESSAGE and not broker.config.lite_pull_message_enable:
         remark = f"the broker[{broker.config.broker_ip1}] for lite pull consumer is forbidden"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, BROKER_FORBIDDEN)
-    group = await broker.groups.find(header.consumer_group)
+    group = await broker.groups.find(pull.group)
     if group is None:
-        remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
+        remark = f"subscription group [{pull.group}] does not exist, {FAQ}"
         return pull.refuse(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if not group.consume_enable:
-        remark = f"subscription group no permission, {header.consumer_group}"
+        remark = f"subscription group no permission, {pull.group}"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, GROUP_FORBIDDEN)
-    topic = broker.topics.get(header.topic)
+    topic = broker.topics.get(pull.topic)
     if topic is None:
-        log.warning("pull of an unknown topic topic=%s group=%s", header.topic, header.consumer_group)
-        return pull.refuse(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}")
+        log.warning("pull of an unknown topic topic=%s group=%s", pull.topic, pull.group)
+        return pull.refuse(ResponseCode.TOPIC_NOT_EXIST, f"topic[{pull.topic}] not exist, apply first please! {FAQ}")
     if not topic.perm & PERMISSION_READ:
-        remark = f"the topic[{header.topic}] pulling message is forbidden"
+        remark = f"the topic[{pull.topic}] pulling message is forbidden"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, TOPIC_FORBIDDEN)
-    if not 0 <= header.queue_id < topic.read_queue_nums:
+    if not 0 <= pull.queue_id < topic.read_queue_nums:
         remark = (
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+            f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
             f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{address_of(pull.request.peer)}]"
         )
         return pull.refuse(ResponseCode.INVALID_PARAMETER, remark)
@@ -76,10 +145,9 @@ async def check_pull(broker: Broker, pull: Pull) -> Command | tuple[Subscription
 
 def find_subscription(broker: Broker, pull: Pull, group: SubscriptionGroup) -> Command | SubscriptionData:
     """What the group wants of the topic, or the refusal."""
-    header = pull.header
-    if header.sys_flag & OWN_SUBSCRIPTION:
+    if pull.sys_flag & OWN_SUBSCRIPTION:
         try:
-            found = own_subscription(header)
+            found = own_subscription(pull)
         except ValueError:
             return pull.refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
     else:
@@ -97,45 +165,43 @@ def find_subscription(broker: Broker, pull: Pull, group: SubscriptionGroup) -> C
     return found
 
 
-def own_subscription(header: PullMessageRequestHeader) -> SubscriptionData:
+def own_subscription(pull: Pull) -> SubscriptionData:
     """The expression a pull brings along.
 
     Raises:
         ValueError: it is none.
     """
-    kind = header.expression_type
-    if kind is not None and kind != TAG_TYPE and not header.subscription:
+    fields = pull.request.command.fields
+    kind, expression = fields.get("expressionType"), fields.get("subscription") or ""
+    if kind is not None and kind != TAG_TYPE and not expression:
         raise ValueError(f"no expression of type {kind}")
-    return SubscriptionData.from_expression(
-        header.topic, header.subscription or "", header.sub_version, TAG_TYPE if kind is None else kind
-    )
+    return SubscriptionData.from_expression(pull.topic, expression, 0, TAG_TYPE if kind is None else kind)
 
 
 def known_subscription(broker: Broker, pull: Pull, group: SubscriptionGroup) -> Command | SubscriptionData:
     """What the group's heartbeats said about the topic."""
-    header = pull.header
-    info = broker.clients.consumer_group(header.consumer_group)
+    info = broker.clients.consumer_group(pull.group)
     if info is None:
         return pull.refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
     if not group.consume_broadcast_enable and info.broadcasting:
-        remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+        remark = f"the consumer group[{pull.group}] can not consume by broadcast way"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, BROADCAST_FORBIDDEN)
-    if broker.groups.forbidden(group.group_name, header.topic) & FORBIDDEN_READ:
-        remark = f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]"
+    if broker.groups.forbidden(group.group_name, pull.topic) & FORBIDDEN_READ:
+        remark = f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]"
         return pull.refuse(ResponseCode.NO_PERMISSION, remark, SUBSCRIPTION_FORBIDDEN)
-    found = info.subscription(header.topic)
+    found = info.subscription(pull.topic)
     if found is None:
-        log.warning("pull without a subscription group=%s topic=%s", header.consumer_group, header.topic)
+        log.warning("pull without a subscription group=%s topic=%s", pull.group, pull.topic)
         return pull.refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
-    if found.sub_version < header.sub_version:
+    if found.sub_version < pull.number("subVersion"):
         return pull.refuse(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     return found
 
 
 def may_pull_actively(broker: Broker, pull: Pull) -> bool:
     """With rejectPullConsumerEnable: whether this is a push consumer's pull, or one that is registered."""
-    info = broker.clients.consumer_group(pull.header.consumer_group)
+    info = broker.clients.consumer_group(pull.group)
     if info is not None and info.consume_type != CONSUME_ACTIVELY:
         return True
     registered = info is not None and pull.request.connection in info.channels
-    return registered or pull.header.consumer_group in names.SYSTEM_GROUPS
+    return registered or pull.group in names.SYSTEM_GROUPS
