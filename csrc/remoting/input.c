@@ -185,19 +185,10 @@ static size_t read_in_place(struct pymq_connection *connection, size_t carried) 
     connection->input_size = (uint32_t)(carried + room + mine);
     if (connection->input_size < (size_t)frame_size)
         return got;
-    size_t served = serve_frames(connection, connection->input, connection->input_size);
-    if (served == connection->input_size) {
-        pymq_input_free(connection);
+    serve_frames(connection, connection->input, connection->input_size); /* this one, or it is doomed */
+    pymq_input_free(connection);
+    if ((connection->flags & CONNECTION_DOOMED) == 0)
         serve_and_keep(connection, reactor->read_buffer + mine, behind - mine);
-    } else if ((connection->flags & CONNECTION_DOOMED) == 0) { /* paused in front of it: keep all, in order */
-        size_t whole = connection->input_size + behind - mine;
-        if (!input_room(connection, whole)) {
-            pymq_connection_doom(connection);
-            return got;
-        }
-        memcpy(connection->input + connection->input_size, reactor->read_buffer + mine, behind - mine);
-        connection->input_size = (uint32_t)whole;
-    }
     return got;
 }
 

@@ -231,6 +231,57 @@ static void test_draining_answers_what_was_read_and_reads_no_more(void) {
     close(fd);
 }
 
+static void test_a_control_loop_that_takes_no_events_stops_accepting(void) {
+    struct server server;
+    struct pymq_transport_config config = help_config();
+    int fds[30];
+    config.lane_count_max[PYMQ_LANE_EVENT] = 10;
+    server_open(&server, &config);
+    for (int i = 0; i < 30; i++)
+        fds[i] = client_connect(server.port);
+    HELP_UNTIL(server_stats(&server).accept_failed > 1);
+    CHECK_EQ(server_stats(&server).open, 10);
+    for (int i = 0; i < 30; i++) /* the kernel kept the others */
+        pymq_handed_free(server.transport, help_event(server.transport, PYMQ_HANDED_OPENED));
+    for (int i = 0; i < 30; i++) {
+        client_echo(fds[i], i, "x", 1);
+        close(fds[i]);
+    }
+    server_close(&server);
+}
+
+static void test_an_ipv6_peer_is_named_by_its_sixteen_bytes(void) {
+    struct server server;
+    struct pymq_transport_config config = help_config();
+    struct pymq_error error;
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int32_t port;
+    server_open(&server, &config);
+    if (pymq_transport_listen(server.transport, "::1", 0, &port, &error) == PYMQ_OK) { /* not every machine has it */
+        int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        address.sin6_port = htons((uint16_t)port);
+        CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+        struct pymq_handed *handed = help_event(server.transport, PYMQ_HANDED_OPENED);
+        CHECK_EQ(handed->peer.size, 16);
+        CHECK_BYTES(handed->peer.address, 16, address.sin6_addr.s6_addr, 16);
+        CHECK(handed->peer.port > 0);
+        pymq_handed_free(server.transport, handed);
+        close(fd);
+    }
+    if (pymq_transport_listen(server.transport, "::", 0, &port, &error) == PYMQ_OK) { /* and IPv4 through it is IPv4 */
+        int fd = client_connect(port);
+        client_echo(fd, 1, "x", 1);
+        struct pymq_handed *handed;
+        while ((handed = help_take(server.transport, PYMQ_LANE_EVENT))->kind != PYMQ_HANDED_OPENED)
+            pymq_handed_free(server.transport, handed);
+        CHECK_EQ(handed->peer.size, 4);
+        CHECK_EQ(handed->peer.address[0], 127);
+        pymq_handed_free(server.transport, handed);
+        close(fd);
+    }
+    server_close(&server);
+}
+
 static void test_two_thousand_connections_come_and_go(void) {
     struct server server;
     struct pymq_transport_config config = help_config();
@@ -271,7 +322,14 @@ static void test_the_services_timer_and_event_are_called(void) {
     HELP_UNTIL(atomic_load(&server.echo.timers) == 1); /* at the start */
     help_pause_ms(30);
     CHECK_EQ(atomic_load(&server.echo.timers), 1);
+    for (int64_t rings = 1; rings <= 20; rings++) { /* every ring is heard, though nobody reads the descriptor */
+        uint64_t one = 1;
+        CHECK(write(atomic_load(&server.echo.event_fd), &one, sizeof one) == sizeof one);
+        HELP_UNTIL(atomic_load(&server.echo.events) >= rings);
+    }
+    CHECK_EQ(atomic_load(&server.echo.stopped), 0);
     server_close(&server);
+    CHECK_EQ(atomic_load(&server.echo.stopped), 1);
     memset(&server, 0, sizeof server);
     atomic_store(&server.echo.timer_period_ms, 5);
     server.echo.service = (struct pymq_service){.context = &server.echo, .timer = echo_timer, .event = echo_event};
@@ -311,6 +369,8 @@ int main(void) {
     RUN(test_without_descriptors_accepting_pauses_and_goes_on_later);
     RUN(test_a_tls_handshake_leaves_with_its_descriptor);
     RUN(test_draining_answers_what_was_read_and_reads_no_more);
+    RUN(test_a_control_loop_that_takes_no_events_stops_accepting);
+    RUN(test_an_ipv6_peer_is_named_by_its_sixteen_bytes);
     RUN(test_two_thousand_connections_come_and_go);
     RUN(test_the_services_timer_and_event_are_called);
     RUN(test_settings_outside_their_range_are_refused_with_words);

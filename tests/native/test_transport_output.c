@@ -2,7 +2,7 @@
 #include "store_help.h"
 #include "transport_help.h"
 
-enum { CODE_SPANS = 11, RECORD_BODY = 100 * 1024, RECORDS = 40 };
+enum { CODE_SPANS = 11, RECORD_BODY = 100 * 1024, RECORDS = 40, SPANS_MAX = 200 };
 
 /* A peer whose kernel buffers hold little, so that bytes wait with the transport. */
 static int narrow_connect(int32_t port) {
@@ -136,18 +136,20 @@ struct log_server {
     uint32_t sizes[RECORDS];
 };
 
-/* Body of a CODE_SPANS request: first record, count. */
+/* Body of a CODE_SPANS request: first record, count, step; with a step of 1 the spans are neighbours. */
 static int spans_request(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
                          const struct pymq_command *command, const uint8_t *frame, size_t frame_size) {
     struct log_server *log = context;
-    struct pymq_span spans[RECORDS];
-    uint32_t first, span_count, total = 0;
+    struct pymq_span spans[SPANS_MAX];
+    uint32_t first, span_count, step, total = 0;
     if (command->code != CODE_SPANS)
         return echo_request(&log->server.echo, reactor, connection, command, frame, frame_size);
     first = pymq_load_be32(command->body.data);
     span_count = pymq_load_be32(command->body.data + 4);
+    step = pymq_load_be32(command->body.data + 8);
     for (uint32_t i = 0; i < span_count; i++) {
-        CHECK_EQ(pymq_store_record(log->store, log->offsets[first + i], log->sizes[first + i], &spans[i]), PYMQ_OK);
+        uint32_t record = (first + i * step) % RECORDS;
+        CHECK_EQ(pymq_store_record(log->store, log->offsets[record], log->sizes[record], &spans[i]), PYMQ_OK);
         total += spans[i].size;
     }
     uint8_t head[PYMQ_HEADER_ROOM];
@@ -172,8 +174,8 @@ static void log_open(struct log_server *log, const char *name, const struct pymq
     log->store = open_or_die(log->path, &store_config);
     uint8_t *body = malloc(RECORD_BODY);
     CHECK(body != NULL);
-    for (int i = 0; i < RECORDS; i++) { /* every fourth is small */
-        uint32_t size = i % 4 == 3 ? 100 : RECORD_BODY;
+    for (int i = 0; i < RECORDS; i++) { /* every fourth is small, every fourth is of middle size */
+        uint32_t size = i % 4 == 3 ? 100 : i % 4 == 1 ? RECORD_BODY / 3 : RECORD_BODY;
         memset(body, 'a' + i % 26, size);
         struct sent sent = send_record(log->store, "T", 0, (struct pymq_slice){body, size}, "", 0);
         CHECK_EQ(sent.status, PYMQ_OK);
@@ -191,28 +193,39 @@ static void log_close(struct log_server *log) {
     scratch_end(log->path);
 }
 
-static void ask_spans(int fd, int32_t opaque, uint32_t first, uint32_t span_count) {
-    uint8_t body[8];
+static void ask_scattered(int fd, int32_t opaque, uint32_t first, uint32_t span_count, uint32_t step) {
+    uint8_t body[12];
     pymq_store_be32(body, first);
     pymq_store_be32(body + 4, span_count);
+    pymq_store_be32(body + 8, step);
     client_request(fd, CODE_SPANS, opaque, body, sizeof body);
 }
 
+static void ask_spans(int fd, int32_t opaque, uint32_t first, uint32_t span_count) {
+    ask_scattered(fd, opaque, first, span_count, 1);
+}
+
 /* The answer's body is the records, byte for byte. */
-static void expect_spans(struct log_server *log, int fd, int32_t opaque, uint32_t first, uint32_t span_count) {
+static void expect_scattered(struct log_server *log, int fd, int32_t opaque, uint32_t first, uint32_t span_count,
+                             uint32_t step) {
     struct answer answer;
     CHECK(client_answer(fd, &answer));
     CHECK_EQ(answer.command.opaque, opaque);
     const uint8_t *at = answer.command.body.data;
-    for (uint32_t i = first; i < first + span_count; i++) {
+    for (uint32_t i = 0; i < span_count; i++) {
         struct pymq_span span;
-        CHECK_EQ(pymq_store_record(log->store, log->offsets[i], log->sizes[i], &span), PYMQ_OK);
+        uint32_t record = (first + i * step) % RECORDS;
+        CHECK_EQ(pymq_store_record(log->store, log->offsets[record], log->sizes[record], &span), PYMQ_OK);
         CHECK(memcmp(at, span.data, span.size) == 0);
         at += span.size;
         pymq_span_release(log->store, &span);
     }
     CHECK_EQ(at - answer.command.body.data, answer.command.body.size);
     answer_free(&answer);
+}
+
+static void expect_spans(struct log_server *log, int fd, int32_t opaque, uint32_t first, uint32_t span_count) {
+    expect_scattered(log, fd, opaque, first, span_count, 1);
 }
 
 static void test_spans_of_the_log_arrive_as_they_stand_in_it(void) {
@@ -231,6 +244,35 @@ static void test_spans_of_the_log_arrive_as_they_stand_in_it(void) {
         ask_spans(fd, (int32_t)i, i, i % 4 == 0 ? 1 : 4);
     for (uint32_t i = 0; i < 30; i++)
         expect_spans(&log, fd, (int32_t)i, i, i % 4 == 0 ? 1 : 4);
+    for (uint32_t step = 2; step < 40; step += 5) { /* no neighbours: more pieces than one call takes */
+        ask_scattered(fd, 7, step, SPANS_MAX, step);
+        expect_scattered(&log, fd, 7, step, SPANS_MAX, step);
+    }
+    HELP_UNTIL(server_stats(&log.server).buffer_bytes == 0);
+    close(fd);
+    log_close(&log);
+}
+
+/* Answers of 34 KiB until the socket is full: the one it cuts is copied, those behind it wait as they are. */
+static void test_what_a_full_socket_leaves_of_a_small_answer_is_copied(void) {
+    enum { COUNT = 400 };
+    struct log_server log;
+    struct pymq_transport_config config = help_config();
+    config.pinned_timeout_ms = 1;
+    config.output_size_pause = 8 * 1024; /* one answer waits at a time, so nothing large is ever pinned */
+    log_open(&log, "copied", &config);
+    int fd = narrow_connect(log.server.port);
+    for (int32_t i = 0; i < COUNT; i++)
+        ask_spans(fd, i, 1, 1);
+    int64_t answered = -1;
+    while (server_stats(&log.server).bytes_out != answered) { /* until the socket takes no more */
+        answered = server_stats(&log.server).bytes_out;
+        help_pause_ms(100);
+    }
+    CHECK(server_stats(&log.server).buffer_bytes > 0);
+    for (int32_t i = 0; i < COUNT; i++)
+        expect_spans(&log, fd, i, 1, 1);
+    CHECK_EQ(server_stats(&log.server).pinned_closed, 0);
     HELP_UNTIL(server_stats(&log.server).buffer_bytes == 0);
     close(fd);
     log_close(&log);
@@ -257,25 +299,30 @@ static void test_spans_a_peer_reads_slowly_are_copied_or_pinned_and_arrive(void)
 static void test_a_peer_that_pins_the_log_by_not_reading_is_closed(void) {
     struct log_server log;
     struct pymq_transport_config config = help_config();
-    config.pinned_timeout_ms = 100;
+    config.pinned_timeout_ms = 500;
     log_open(&log, "pinned", &config);
     int fd = narrow_connect(log.server.port), other = client_connect(log.server.port);
-    for (int32_t i = 0; i < 4; i++)
-        ask_spans(fd, i, 0, RECORDS);
+    int late = narrow_connect(log.server.port); /* reads, though not at once */
+    ask_scattered(late, 1, 0, SPANS_MAX, 3);
+    ask_scattered(fd, 1, 0, SPANS_MAX, 1);
+    help_pause_ms(50);
+    expect_scattered(&log, late, 1, 0, SPANS_MAX, 3);
     HELP_UNTIL(server_stats(&log.server).pinned_closed == 1);
     HELP_UNTIL(server_stats(&log.server).buffer_bytes == 0);
     client_echo(other, 1, "x", 1);
     CHECK(client_is_ended(fd));
     ask_spans(other, 2, 0, 2);
     expect_spans(&log, other, 2, 0, 2);
+    client_echo(late, 3, "x", 1);
+    close(late);
     close(fd);
     fd = narrow_connect(log.server.port); /* and one that goes away with spans in its output, and one at the close */
-    ask_spans(fd, 1, 0, RECORDS);
+    ask_scattered(fd, 1, 0, SPANS_MAX, 1);
     HELP_UNTIL(server_stats(&log.server).buffer_bytes > 0);
     close(fd);
     HELP_UNTIL(server_stats(&log.server).buffer_bytes == 0);
     fd = narrow_connect(log.server.port);
-    ask_spans(fd, 1, 0, RECORDS);
+    ask_scattered(fd, 1, 0, SPANS_MAX, 1);
     HELP_UNTIL(server_stats(&log.server).buffer_bytes > 0);
     pymq_transport_close(log.server.transport, 0);
     CHECK_EQ(pymq_store_close(log.store), PYMQ_OK);
@@ -289,6 +336,7 @@ int main(void) {
     RUN(test_a_peer_above_the_output_limit_is_closed);
     RUN(test_frames_of_another_thread_arrive_in_order_and_a_close_follows_them);
     RUN(test_spans_of_the_log_arrive_as_they_stand_in_it);
+    RUN(test_what_a_full_socket_leaves_of_a_small_answer_is_copied);
     RUN(test_spans_a_peer_reads_slowly_are_copied_or_pinned_and_arrive);
     RUN(test_a_peer_that_pins_the_log_by_not_reading_is_closed);
     return check_summary();

@@ -47,7 +47,8 @@ static inline void help_pause_ms(int ms) {
 
 struct echo {
     struct pymq_service service;
-    _Atomic int64_t requests, settles, events, timers, closed, dropped;
+    _Atomic int64_t requests, settles, events, timers, closed, dropped, stopped;
+    _Atomic int event_fd; /* of the last reactor whose timer ran */
     _Atomic int64_t timer_period_ms; /* 0: only at the start */
     _Atomic int32_t table;           /* changed under exclusion by two steps; a turn must never see the first alone */
     int32_t table_twin;              /* not atomic on purpose: a thread sanitizer sees a broken exclusion */
@@ -71,7 +72,8 @@ static inline void help_reply(struct pymq_connection *connection, const struct p
 static inline int echo_request(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
                                const struct pymq_command *command, const uint8_t *frame, size_t frame_size) {
     struct echo *echo = context;
-    (void)reactor;
+    CHECK(pymq_reactor_find(reactor, pymq_connection_name(connection)) == connection);
+    CHECK(pymq_connection_peer(connection)->port != 0);
     CHECK(frame_size == (size_t)pymq_load_be32(frame) + 4);
     CHECK_EQ(atomic_load_explicit(&echo->table, memory_order_relaxed), echo->table_twin);
     atomic_fetch_add_explicit(&echo->requests, 1, memory_order_relaxed);
@@ -96,7 +98,9 @@ static inline void echo_event(void *context, struct pymq_reactor *reactor) {
 
 static inline int64_t echo_timer(void *context, struct pymq_reactor *reactor, int64_t now_ms) {
     struct echo *echo = context;
-    (void)reactor;
+    CHECK_EQ(now_ms, pymq_reactor_now_ms(reactor));
+    CHECK(pymq_reactor_wall_ms(reactor) > now_ms && pymq_reactor_index(reactor) < PYMQ_REACTORS_MAX);
+    atomic_store(&echo->event_fd, pymq_reactor_event_fd(reactor));
     atomic_fetch_add_explicit(&echo->timers, 1, memory_order_relaxed);
     int64_t period_ms = atomic_load_explicit(&echo->timer_period_ms, memory_order_relaxed);
     return period_ms != 0 ? now_ms + period_ms : INT64_MAX;
@@ -113,6 +117,8 @@ static inline void echo_dropped(void *context, pymq_connection_id connection, in
     CHECK(connection != 0 && code >= 0 && frame != NULL && size >= PYMQ_FRAME_PREFIX_SIZE);
     atomic_fetch_add_explicit(&((struct echo *)context)->dropped, 1, memory_order_relaxed);
 }
+
+static inline void echo_stopped(void *context) { atomic_fetch_add(&((struct echo *)context)->stopped, 1); }
 
 struct server {
     struct pymq_transport *transport;
@@ -146,6 +152,7 @@ static inline void server_open(struct server *server, const struct pymq_transpor
         .timer = echo_timer,
         .closed = echo_closed,
         .dropped = echo_dropped,
+        .stopped = echo_stopped,
     };
     server_open_plain(server, config, &server->echo.service);
 }
