@@ -22,18 +22,21 @@ def text_field(command: Command, name: str) -> str:
 
 
 def integer_field(command: Command, name: str, default: int | None = None, *, bits: int = 32) -> int:
-    """A whole number that Java's int (or, with 64 *bits*, long) can hold; *default* where it may be missing.
+    """A whole number that Java's int (or, with 64 *bits*, long) can hold.
+
+    # Compat: with a *default*, what is missing or malformed counts as it: Apache's reader leaves such a field null.
 
     Raises:
-        RemotingError: missing without a default, or no such number.
+        RemotingError: without a default: missing, or no such number.
     """
-    if default is not None and command.fields.get(name) is None:
-        return default
-    value = text_field(command, name)
+    value = command.fields.get(name) or ""
     digits = value[1:] if value[:1] in ("-", "+") else value
-    if not digits.isascii() or not digits.isdigit() or not -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
-        raise RemotingError(ResponseCode.SYSTEM_ERROR, f'the field <{name}> is no {bits}-bit number: "{value}"')
-    return int(value)
+    if digits.isascii() and digits.isdigit() and -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
+        return int(value)
+    if default is not None:
+        return default
+    text_field(command, name)
+    raise RemotingError(ResponseCode.SYSTEM_ERROR, f'the field <{name}> is no {bits}-bit number: "{value}"')
 
 
 def boolean_field(command: Command, name: str, default: bool = False) -> bool:
