@@ -45,13 +45,19 @@ class LaneSink(Protocol):
 
 
 class Fence:
-    """Connections that are closed, and how many older entries of each lane must be taken before that is said."""
+    """Connections that are closed, and how far each lane must have come before that is said.
 
-    __slots__ = ("connections", "left")
+    Attributes:
+        targets: entries of a lane that must have been handled in all; a lane that is not here has none to wait for.
+        born: the number of the last take when this was made; only a later one that finds a lane empty says something.
+    """
 
-    def __init__(self, connections: list[int], waiting: tuple[int, ...]) -> None:
+    __slots__ = ("born", "connections", "targets")
+
+    def __init__(self, connections: list[int], targets: dict[Lane, int], born: int) -> None:
         self.connections = connections
-        self.left = {lane: waiting[lane] for lane in FRAME_LANES if waiting[lane] > 0}
+        self.targets = targets
+        self.born = born
 
 
 class LanePump:
@@ -63,6 +69,10 @@ class LanePump:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1
         self._turn = 0
+        self._takes = 0
+        self._handled = dict.fromkeys(FRAME_LANES, 0)
+        self._batch_lane = Lane.REPLY
+        self._batch_left = 0
         self._fences: deque[Fence] = deque()
         self._outgoing: list[tuple[int, bytes]] = []
         self._in_slice = False
@@ -120,11 +130,16 @@ class LanePump:
 
     def take_frames(self, lane: Lane) -> bool:
         """Give a batch of *lane* to the sink; whether there was any."""
+        self._takes += 1
+        number = self._takes
         taken = self.transport.take(lane, BATCH)
+        self._batch_lane, self._batch_left = lane, len(taken)
         for handed in taken:
             self.sink.frame(handed)
+            self._handled[lane] += 1
+            self._batch_left -= 1
         if self._fences:
-            self.pass_fences(lane, len(taken), empty=len(taken) < BATCH)
+            self.pass_fences(lane, number if len(taken) < BATCH else 0)
         return bool(taken)
 
     def take_events(self) -> None:
@@ -139,21 +154,26 @@ class LanePump:
                 else:
                     self.sink.tls(handed.fd, handed.peer)
             if closed:
-                waiting = cast(tuple[int, ...], self.transport.stats()["lane_waiting"])
-                self._fences.append(Fence(closed, waiting))
+                self._fences.append(Fence(closed, self.targets(), self._takes))
         self.open_fences()
 
-    def pass_fences(self, lane: Lane, count: int, *, empty: bool) -> None:
-        """Note that *count* entries of *lane* were taken; entries that expired meanwhile are behind an empty lane."""
+    def targets(self) -> dict[Lane, int]:
+        """What must be handled until everything has been that waits now, in lanes and in the batch at hand."""
+        waiting = cast(tuple[int, ...], self.transport.stats()["lane_waiting"])
+        left = {lane: waiting[lane] for lane in FRAME_LANES}
+        left[self._batch_lane] += self._batch_left
+        return {lane: self._handled[lane] + count for lane, count in left.items() if count > 0}
+
+    def pass_fences(self, lane: Lane, empty_take: int) -> None:
+        """Note how far *lane* has come, and which take found it empty: then what is missing has expired."""
         for fence in self._fences:
-            if lane in fence.left:
-                fence.left[lane] -= count
-                if empty or fence.left[lane] <= 0:
-                    del fence.left[lane]
+            target = fence.targets.get(lane)
+            if target is not None and (self._handled[lane] >= target or empty_take > fence.born):
+                del fence.targets[lane]
         self.open_fences()
 
     def open_fences(self) -> None:
         """Tell the sink of the connections whose frames have all been given."""
-        while self._fences and not self._fences[0].left:
+        while self._fences and not self._fences[0].targets:
             for connection in self._fences.popleft().connections:
                 self.sink.closed(connection)

@@ -197,7 +197,10 @@ class RemotingServer:
         self._peers.pop(connection, None)
         self._calls.closed(connection)
         for listener in self._close_listeners:
-            listener(connection)
+            try:
+                listener(connection)
+            except Exception:
+                logger.exception("a listener failed on the end of a connection")
 
     def tls(self, fd: int, peer: tuple[str, int]) -> None:
         """A client begins a TLS handshake."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
@@ -49,6 +50,15 @@ def golden() -> list[GoldenFrame]:
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Wire:
     """The C codec."""
     return build(tmp_path_factory.mktemp("wire"))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Come back when *condition* holds; a test that waits longer than this has failed."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
 
 
 Served = Callable[..., AbstractAsyncContextManager[tuple[RemotingServer, RemotingClient, str]]]
