@@ -63,7 +63,7 @@ def test_a_tag_expression_chooses_messages(
 def test_a_consumer_goes_on_where_its_group_stopped(
     cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
 ) -> None:
-    """Goal: offsets outlive consumers. Method: consume, close, which commits; send more, consume again."""
+    """Goal: offsets outlive consumers. Method: consume, commit, close; send more, consume again: only the new ones."""
     worker = clients.get(kind, codec)
     producer, group = unique("resume-producer"), unique("resume-group")
     worker.start_producer(producer, cluster.namesrv)
@@ -74,8 +74,13 @@ def test_a_consumer_goes_on_where_its_group_stopped(
         worker.start_push(consumer, cluster.namesrv, group=group, topic=topic)
         received = worker.await_received(consumer, [message.identity for message in sent])
         assert identities(received) == identities(sent)
-        worker.close_client(consumer)
+        if kind in JAVA_KINDS:
+            worker.close_client(consumer)
         await_committed(cluster.broker, group, topic, round_number * MESSAGES_TO_RESUME)
+        if kind == "go":
+            # Java commits when it closes. Go does, too, but resets the connection in the next moment, and what it
+            # wrote is lost now and then: its commit of every five seconds is waited for instead.
+            worker.close_client(consumer)
     worker.close_client(producer)
 
 
