@@ -361,6 +361,28 @@ static void test_settings_outside_their_range_are_refused_with_words(void) {
     pymq_transport_close(NULL, 0);
 }
 
+static void test_an_open_without_descriptors_says_so_and_keeps_nothing(void) {
+    struct pymq_transport_config config = help_config();
+    struct rlimit before, lowered;
+    config.reactors = 2;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    lowered = before;
+    int used = dup(0);
+    close(used);
+    for (int left = 0; left < 7; left++) { /* one eventfd, and an epoll and two eventfds per reactor */
+        struct pymq_transport *transport;
+        struct pymq_error error;
+        lowered.rlim_cur = (rlim_t)(used + left);
+        CHECK(setrlimit(RLIMIT_NOFILE, &lowered) == 0);
+        CHECK_EQ(pymq_transport_open(&config, NULL, &transport, &error), PYMQ_EIO);
+        CHECK(strstr(error.text, "RLIMIT_NOFILE") != NULL && transport == NULL);
+    }
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    int after = dup(0);
+    CHECK_EQ(after, used); /* every descriptor came back */
+    close(after);
+}
+
 int main(void) {
     RUN(test_an_id_is_never_given_to_somebody_else);
     RUN(test_an_adopted_socket_is_an_ordinary_connection);
@@ -373,6 +395,7 @@ int main(void) {
     RUN(test_an_ipv6_peer_is_named_by_its_sixteen_bytes);
     RUN(test_two_thousand_connections_come_and_go);
     RUN(test_the_services_timer_and_event_are_called);
+    RUN(test_an_open_without_descriptors_says_so_and_keeps_nothing);
     RUN(test_settings_outside_their_range_are_refused_with_words);
     return check_summary();
 }

@@ -23,16 +23,16 @@ static pymq_connection_id opened(struct server *server) {
     return id;
 }
 
-static void test_a_peer_that_does_not_read_is_not_read_and_loses_nothing(void) {
-    enum { COUNT = 4000 };
+/* Requests that fit a read by the dozen, and requests of which a read holds a few and a large rest. */
+static void deaf_for_a_while(size_t body_size) {
     struct server server;
     struct pymq_transport_config config = help_config();
     config.output_size_pause = 64 * 1024;
     server_open(&server, &config);
     int fd = narrow_connect(server.port), other = client_connect(server.port);
-    static uint8_t body[8192], frame[sizeof body + PYMQ_HEADER_ROOM];
-    size_t size = frame_make(frame, PYMQ_SERIALIZE_JSON, CODE_ECHO, 0, 0, body, sizeof body);
-    size_t sent = 0, total = size * COUNT, position = 0;
+    static uint8_t body[60000], frame[sizeof body + PYMQ_HEADER_ROOM];
+    size_t size = frame_make(frame, PYMQ_SERIALIZE_JSON, CODE_ECHO, 0, 0, body, body_size);
+    size_t sent = 0, total = 32 << 20, position = 0;
     int32_t answered = 0;
     while (sent < total) { /* until nothing more is taken: the transport has stopped reading */
         ssize_t got = send(fd, frame + position, size - position, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -52,7 +52,7 @@ static void test_a_peer_that_does_not_read_is_not_read_and_loses_nothing(void) {
     while (answered < (int32_t)(sent / size)) {
         struct answer answer;
         CHECK(client_answer(fd, &answer));
-        CHECK_BYTES(answer.command.body.data, answer.command.body.size, body, sizeof body);
+        CHECK_BYTES(answer.command.body.data, answer.command.body.size, body, body_size);
         answer_free(&answer);
         answered++;
     }
@@ -67,6 +67,11 @@ static void test_a_peer_that_does_not_read_is_not_read_and_loses_nothing(void) {
     close(fd);
     close(other);
     server_close(&server);
+}
+
+static void test_a_peer_that_does_not_read_is_not_read_and_loses_nothing(void) {
+    deaf_for_a_while(8192);
+    deaf_for_a_while(60000);
 }
 
 static void test_a_peer_above_the_output_limit_is_closed(void) {
