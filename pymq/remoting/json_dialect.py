@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from json.encoder import encode_basestring
 from typing import Any
 
 from pymq.remoting.errors import CodecError
@@ -117,7 +118,7 @@ def written_key(name: Any, standard: bool, depth: int) -> str:
 
 def quote(text: str) -> str:
     """A JSON string as fastjson writes it: UTF-8 as it is, control characters escaped."""
-    return json.dumps(text, ensure_ascii=False)
+    return encode_basestring(text)  # what json.dumps(ensure_ascii=False) does, without making an encoder each time
 
 
 def refuse_constant(name: str) -> Any:
