@@ -114,7 +114,7 @@ def first_page_is_resident(path: Path) -> bool:
 
 @pytest.mark.parametrize(("free_min", "resident"), [(0, True), (1 << 62, False)])
 def test_ballast_fills_memory_unless_too_little_is_free(tmp_path: Path, free_min: int, resident: bool):
-    """Goal: memory is filled, never all of it. Method: a small file; the kernel says whether its first page is there."""
+    """Goal: memory is filled, never all of it. Method: a small file; the kernel says if its first page is there."""
     ballast = Ballast(tmp_path / "ballast", size=8 << 20, free_min=free_min)
     ballast.fill()
     assert first_page_is_resident(ballast.path) is resident
