@@ -1,5 +1,5 @@
-/* Pulls whose records are on disk only. A thread makes the same get with leave to wait, brings every page of it into memory
- * and asks for more behind it, and posts the pull back to its reactor, which runs it again. */
+/* Pulls whose records are on disk only. A thread makes the same get with leave to wait, brings every page of it into
+ * memory and asks for more behind it, and posts the pull back to its reactor, which runs it again. */
 #include <stdlib.h>
 
 #include "../store/thread.h"

@@ -1,5 +1,6 @@
-/* Reading a queue for a pull, with DefaultMessageStore.getMessage's results: what to answer, where to go on, when a batch is
- * full. Which records to send is decided by their units alone; the log is touched only to make spans of them. */
+/* Reading a queue for a pull, with DefaultMessageStore.getMessage's results: what to answer, where to go on, when a
+ * batch is full. Which records to send is decided by their units alone; the log is touched only to make spans of
+ * them. */
 #include "pull_internal.h"
 
 #define UNIT_SIZE 20
@@ -10,7 +11,7 @@
 #define QUEUE_HOT_UNITS 8192                /* the newest units of a queue are taken to be in memory: 160 KiB */
 #define PROBE_GAP (64 * 1024)               /* records closer than this are asked about together */
 #define RETRIES_MAX 3                       /* log files removed between the look and the read */
-#define TAGS_CODE_EXTENDED (-INT64_C(2147483648) - 1) /* at or below: an address of ConsumeQueueExt, which matches all */
+#define TAGS_CODE_EXTENDED (-INT64_C(2147483648) - 1) /* at or below: an address of ConsumeQueueExt; matches */
 
 bool pymq_filter_matches(const struct pymq_filter *filter, int64_t tags_code) {
     if (filter->all || tags_code <= TAGS_CODE_EXTENDED)

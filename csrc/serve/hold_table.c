@@ -1,5 +1,6 @@
-/* See pull_internal.h. A hold stands in three lists at once: its queue's, its connection's bucket's, and a slot's of the
- * timer wheel. Slots of memory come in chunks and are used again; when nothing is held any more, all but one chunk go back. */
+/* See pull_internal.h. A hold stands in three lists at once: its queue's, its connection's bucket's, and a slot's of
+ * the timer wheel. Slots of memory come in chunks and are used again; when nothing is held any more, all but one chunk
+ * go back. */
 #include <stdlib.h>
 
 #include "pull_internal.h"
@@ -17,7 +18,7 @@ void pymq_hold_table_init(struct pymq_hold_table *table, int64_t now_ms) {
     table->tick = now_ms / PYMQ_HOLD_TICK_MS;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------------------------- */
 
 static void list_chunk(struct pymq_hold_table *table, struct pymq_hold_chunk *chunk) {
     for (size_t i = 0; i < CHUNK_HOLDS; i++) {
@@ -104,7 +105,7 @@ void pymq_hold_free(struct pymq_hold_table *table, struct pymq_hold *hold) {
         free_chunks(table, table->chunks);
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------------------- */
+/* ---- lists ---------------------------------------------------------------------------------------------------- */
 
 #define LIST_PUSH(head, hold, kind)                                                                                    \
     do {                                                                                                               \
@@ -183,7 +184,7 @@ void pymq_hold_remove(struct pymq_hold_table *table, struct pymq_hold *hold) {
     table->free_queues = held_queue;
 }
 
-/* ---- taking -------------------------------------------------------------------------------------------------------- */
+/* ---- taking --------------------------------------------------------------------------------------------------- */
 
 struct pymq_hold *pymq_hold_take_due(struct pymq_hold_table *table, int64_t now_ms) {
     struct pymq_hold *taken = NULL;

@@ -1,5 +1,5 @@
-/* What ends a held pull: a message it wants, its time, or somebody who says so. An ended hold is run again without being
- * allowed to wait, natively or by the control loop, and so is always answered. */
+/* What ends a held pull: a message it wants, its time, or somebody who says so. An ended hold is run again without
+ * being allowed to wait, natively or by the control loop, and so is always answered. */
 #include "pull_internal.h"
 
 #define ARRIVALS_AT_ONCE 256

@@ -3,8 +3,18 @@
 
 #include "pymq/java_hash.h"
 
-enum field_bit { GROUP = 1, TOPIC = 2, QUEUE = 4, OFFSET = 8, COUNT = 16, FLAG = 32, COMMIT = 64, SUSPEND = 128, VERSION = 256 };
-#define REQUIRED 511
+enum field_bit {
+    GROUP = 1 << 0,
+    TOPIC = 1 << 1,
+    QUEUE = 1 << 2,
+    OFFSET = 1 << 3,
+    COUNT = 1 << 4,
+    FLAG = 1 << 5,
+    COMMIT = 1 << 6,
+    SUSPEND = 1 << 7,
+    VERSION = 1 << 8,
+    REQUIRED = (1 << 9) - 1,
+};
 
 static bool is(const struct pymq_slice *name, const char *expected) {
     return memcmp(name->data, expected, name->size) == 0; /* sizes are equal: the caller has switched on them */
@@ -86,7 +96,7 @@ int pymq_pull_fields(const struct pymq_command *command, struct pymq_pull_fields
     return seen == REQUIRED ? PYMQ_OK : PYMQ_EINVAL;
 }
 
-/* ---- a subscription that the request brings along: FilterAPI.build ------------------------------------------------- */
+/* ---- a subscription that the request brings along: FilterAPI.build -------------------------------------------- */
 
 static bool is_tag_type(const struct pymq_slice *type) {
     return type->data == NULL || (type->size == 3 && memcmp(type->data, "TAG", 3) == 0);

@@ -8,9 +8,9 @@
  *   cold_reads.c    threads that read from disk so that reactors need not
  *   pull_service.c  the entries of serve_internal.h, and what the control loop calls
  *
- * A held or posted pull is its frame. When it goes on, the frame is decoded again and every check made again, as Apache does: so
- * nothing that is kept over turns can be outdated, except what holds.c is told of (queues never are, they outlive all).
- */
+ * A held or posted pull is its frame. When it goes on, the frame is decoded again and every check made again, as Apache
+ * does: so nothing that is kept over turns can be outdated, except what holds.c is told of (queues never are, they
+ * outlive all). */
 #ifndef PYMQ_SERVE_PULL_INTERNAL_H
 #define PYMQ_SERVE_PULL_INTERNAL_H
 
@@ -42,7 +42,7 @@ struct pymq_filter {
 
 bool pymq_filter_matches(const struct pymq_filter *filter, int64_t tags_code);
 
-/* ---- get_message.c ---------------------------------------------------------------------------------------------- */
+/* ---- get_message.c -------------------------------------------------------------------------------------------- */
 
 /* Settings of a get, taken together once. */
 struct pymq_get_limits {
@@ -60,7 +60,7 @@ void pymq_get_read(struct pymq_store *store, const struct pymq_get_limits *limit
 int64_t pymq_get_first_match(struct pymq_store *store, struct pymq_queue *queue, int64_t from, int64_t to,
                              const struct pymq_filter *filter);
 
-/* ---- pull_fields.c ---------------------------------------------------------------------------------------------- */
+/* ---- pull_fields.c -------------------------------------------------------------------------------------------- */
 
 struct pymq_pull_fields {
     struct pymq_slice group, topic, subscription, expression_type;
@@ -72,10 +72,11 @@ struct pymq_pull_fields {
 /* PYMQ_OK, or PYMQ_EINVAL when one is missing or no number. */
 int pymq_pull_fields(const struct pymq_command *command, struct pymq_pull_fields *fields);
 
-/* The hashes of "a || b"; `hashes` holds PYMQ_TAGS_MAX. PYMQ_OK, PYMQ_EUNSUPPORTED when only the control loop can tell. */
+/* The hashes of "a || b"; `hashes` holds PYMQ_TAGS_MAX. PYMQ_OK, PYMQ_EUNSUPPORTED when only the control loop can
+ * tell. */
 int pymq_pull_expression(const struct pymq_pull_fields *fields, struct pymq_filter *filter, int32_t *hashes);
 
-/* ---- pull_request.c --------------------------------------------------------------------------------------------- */
+/* ---- pull_request.c ------------------------------------------------------------------------------------------- */
 
 /* How a pull is run: anew, from a hold, or back from the disk. */
 struct pymq_pull_run {
@@ -93,7 +94,7 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
 void pymq_pull_rerun(struct pymq_serve_reactor *state, pymq_connection_id connection, const uint8_t *frame,
                      size_t frame_size, const struct pymq_pull_run *run);
 
-/* ---- hold_table.c ----------------------------------------------------------------------------------------------- */
+/* ---- hold_table.c --------------------------------------------------------------------------------------------- */
 
 #define PYMQ_HOLD_FRAME_INLINE 448 /* a Java client's JSON pull fits; longer frames get memory of their own */
 #define PYMQ_HOLD_BUCKETS 4096
@@ -161,7 +162,7 @@ struct pymq_hold *pymq_hold_take_connection(struct pymq_hold_table *table, pymq_
 /* When the first is due at the earliest, INT64_MAX when there is none. */
 int64_t pymq_hold_next_due(const struct pymq_hold_table *table);
 
-/* ---- holds.c ---------------------------------------------------------------------------------------------------- */
+/* ---- holds.c -------------------------------------------------------------------------------------------------- */
 
 enum pymq_hold_end { PYMQ_HOLD_ARRIVAL, PYMQ_HOLD_TIME, PYMQ_HOLD_OTHER };
 
@@ -173,7 +174,7 @@ void pymq_holds_check_all(struct pymq_serve_reactor *state);
 /* Answer or hand over every hold of a list. */
 void pymq_holds_end(struct pymq_serve_reactor *state, struct pymq_hold *list, enum pymq_hold_end why);
 
-/* ---- cold_reads.c ----------------------------------------------------------------------------------------------- */
+/* ---- cold_reads.c --------------------------------------------------------------------------------------------- */
 
 #define PYMQ_COLD_JOBS_MAX 1024             /* posted and not yet back; beyond, pulls are handed over */
 #define PYMQ_COLD_ROUNDS_MAX 3              /* then the reactor reads what it gets: memory is short anyway */
@@ -201,7 +202,7 @@ int pymq_cold_post(struct pymq_serve_reactor *state, pymq_connection_id connecti
                    size_t frame_size, const struct pymq_pull_run *run, struct pymq_queue *queue,
                    const struct pymq_get *get);
 
-/* ---- pull_service.c --------------------------------------------------------------------------------------------- */
+/* ---- pull_service.c ------------------------------------------------------------------------------------------- */
 
 struct pymq_pull_reactor {
     struct pymq_serve_reactor *state;

@@ -1,5 +1,5 @@
-/* A pull natively: from the checks of PullMessageProcessor to the answer of its result handler. What would end in an error is
- * handed over, to be worded by the control loop. */
+/* A pull natively: from the checks of PullMessageProcessor to the answer of its result handler. What would end in an
+ * error is handed over, to be worded by the control loop. */
 #include "pull_internal.h"
 
 #define PERMISSION_READ 4
@@ -22,7 +22,7 @@ struct pull {
     int32_t hashes[PYMQ_TAGS_MAX];
 };
 
-/* ---- checks, in Apache's order ------------------------------------------------------------------------------------ */
+/* ---- checks, in Apache's order -------------------------------------------------------------------------------- */
 
 static int check_tables(struct pull *pull) {
     struct pymq_serve *serve = pull->state->serve;
@@ -87,7 +87,7 @@ static int check(struct pull *pull) {
     return commits(pull) && pull->cell == NULL ? PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN : PYMQ_SERVED;
 }
 
-/* ---- the answer --------------------------------------------------------------------------------------------------- */
+/* ---- the answer ----------------------------------------------------------------------------------------------- */
 
 /* What is said, apart from the messages. */
 struct answer {
@@ -183,7 +183,7 @@ static int send_messages(const struct pull *pull, const struct answer *answer, c
     return PYMQ_SERVED;
 }
 
-/* ---- a reset that the group has not followed yet --------------------------------------------------------------------- */
+/* ---- a reset that the group has not followed yet -------------------------------------------------------------- */
 
 /* True when the pull was answered with the place to go on from. Differs from Apache, which forgets the reset with the
  * first such answer: here it stands until the group pulls from there, so that a lost answer does not undo it. */
@@ -205,7 +205,7 @@ static bool answer_reset(const struct pull *pull) {
     return true;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------------------------ */
 
 static int suspend(const struct pull *pull, const struct answer *answer, const uint8_t *frame, size_t frame_size) {
     struct pymq_serve_reactor *state = pull->state;

@@ -1,5 +1,5 @@
-/* The pull half as service.c and the control loop see it: opening and closing, a reactor's events and timer, and ending holds
- * from outside. The control loop changes a hold table only while every reactor is excluded from its turn. */
+/* The pull half as service.c and the control loop see it: opening and closing, a reactor's events and timer, and ending
+ * holds from outside. The control loop changes a hold table only while every reactor is excluded from its turn. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -85,7 +85,7 @@ void pymq_pull_wake(struct pymq_pull_reactor *pull) {
         return; /* a full eventfd already says what we came to say */
 }
 
-/* ---- a reactor's callbacks ------------------------------------------------------------------------------------------ */
+/* ---- a reactor's callbacks ------------------------------------------------------------------------------------ */
 
 int pymq_pull_request(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                       const struct pymq_command *command, const uint8_t *frame, size_t frame_size) {
@@ -184,7 +184,7 @@ void pymq_pull_closed(struct pymq_serve_reactor *state, pymq_connection_id conne
     }
 }
 
-/* ---- ending holds from outside: all reactors excluded ----------------------------------------------------------------- */
+/* ---- ending holds from outside: all reactors excluded --------------------------------------------------------- */
 
 /* What a hold must have to be ended; 0 and NULL for anything. */
 struct ending {
@@ -289,7 +289,7 @@ size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint
     return count;
 }
 
-/* ---- the control loop's own holds -------------------------------------------------------------------------------------- */
+/* ---- the control loop's own holds ----------------------------------------------------------------------------- */
 
 #define REACTOR_SHIFT 56 /* of a pymq_connection_id */
 
@@ -331,7 +331,7 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
     return PYMQ_OK;
 }
 
-/* ---- the control loop's own pulls --------------------------------------------------------------------------------------- */
+/* ---- the control loop's own pulls ----------------------------------------------------------------------------- */
 
 static struct pymq_offset_cell *cell_of(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
                                         const uint8_t *topic, uint32_t topic_size, int32_t queue_id) {

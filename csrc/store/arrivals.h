@@ -1,10 +1,10 @@
 /* Who wants to know that a queue has new messages, and how he is told.
  *
  * A watcher (a reactor that holds pulls) sets its bit in the queue's mask, then reads the queue's end once more. The
- * dispatcher publishes the end, then takes the mask away. Both touch the mask by a read-modify-write, so whichever comes
- * second in its modification order sees what the first did before it: either the watcher sees the new end, or the
+ * dispatcher publishes the end, then takes the mask away. Both touch the mask by a read-modify-write, so whichever
+ * comes second in its modification order sees what the first did before it: either the watcher sees the new end, or the
  * dispatcher sees the bit. A queue stands in a watcher's ring at most once per watch; a full ring becomes one flag.
- */
+ * */
 #ifndef PYMQ_STORE_ARRIVALS_H
 #define PYMQ_STORE_ARRIVALS_H
 

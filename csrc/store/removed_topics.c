@@ -72,7 +72,7 @@ static int put(struct pymq_removed_topics *removed, struct pymq_slice topic, int
     return PYMQ_OK;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------------------------------------------- */
 
 /* "<number>" and one space or line end behind it; -1 when there is none. */
 static int64_t parse_number(const uint8_t **at, const uint8_t *end) {
@@ -146,7 +146,8 @@ static uint8_t *format(const struct pymq_removed_topics *removed, size_t *size) 
     memcpy(bytes, HEAD, *size);
     for (size_t i = 0; i < removed->count; i++) {
         const struct pymq_removed_topic *topic = &removed->topics[i];
-        *size += (size_t)sprintf((char *)bytes + *size, "%" PRId64 " %" PRIu32 " ", topic->offset, topic->size);
+        *size += (size_t)snprintf((char *)bytes + *size, LINE_EXTRA, "%" PRId64 " %" PRIu32 " ", topic->offset,
+                                  topic->size); /* two numbers: they always fit */
         memcpy(bytes + *size, topic->name, topic->size);
         *size += topic->size;
         bytes[(*size)++] = '\n';

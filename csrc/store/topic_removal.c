@@ -1,10 +1,9 @@
 /* Removing a topic's queues while the store runs.
  *
- * The order makes a crash leave all of them or none: close the queues to appends and note the log's end; let dispatch and
- * the disk reach it; write the entry of removed_topics.h, which is the moment of removal; then take queues and files
- * away, at leisure, because from then on every open finishes the job. A queue object lives on, dead and empty, until the
- * store is closed: whoever has kept a pointer gets PYMQ_ENOTFOUND and looks the queue up again.
- */
+ * The order makes a crash leave all of them or none: close the queues to appends and note the log's end; let dispatch
+ * and the disk reach it; write the entry of removed_topics.h, which is the moment of removal; then take queues and
+ * files away, at leisure, because from then on every open finishes the job. A queue object lives on, dead and empty,
+ * until the store is closed: whoever has kept a pointer gets PYMQ_ENOTFOUND and looks the queue up again. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -69,7 +68,8 @@ static int wait_dispatched(struct removal *removal, int32_t timeout_ms) {
     return status == PYMQ_OK && atomic_load(&store->closing) ? PYMQ_ECLOSED : status;
 }
 
-/* The files of one queue and its directories, as far as they are empty. Not synced: the entry in removedTopics vouches. */
+/* The files of one queue and its directories, as far as they are empty. Not synced: the entry in removedTopics
+ * vouches. */
 static int remove_files(struct pymq_queue *queue) {
     int status = pymq_mapped_queue_remove_all(&queue->files);
     if (status != PYMQ_OK)
@@ -97,7 +97,8 @@ static int take_away(struct removal *removal) {
     struct pymq_store *store = removal->store;
     int64_t units = 0;
     int status = PYMQ_OK;
-    pthread_mutex_lock(&store->checkpoint_lock); /* no flush of a queue that goes, no checkpoint that counts half of it */
+    /* No flush of a queue that goes, no checkpoint that counts half of it. */
+    pthread_mutex_lock(&store->checkpoint_lock);
     for (size_t i = 0; i < removal->count; i++)
         units += bury(store, removal->queues[i]);
     pthread_mutex_lock(&store->mark_lock);

@@ -1,4 +1,5 @@
-/* Native pulls: the results of DefaultMessageStore.getMessage, the bytes of Apache's answers, and what is handed over. */
+/* Native pulls: the results of DefaultMessageStore.getMessage, the bytes of Apache's answers, and what is handed
+ * over. */
 #include "pull_help.h"
 
 static const struct pull_wish PLAIN = {.queue_id = 0, .opaque = 481, .count = 32, .version = 7};
@@ -20,8 +21,8 @@ static void test_answer_has_the_bytes_of_the_recorded_one(void) {
     CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
     static const char HEADER[] =
         "{\"code\":0,\"extFields\":{\"suggestWhichBrokerId\":\"0\",\"groupSysFlag\":\"0\",\"nextBeginOffset\":\"3\","
-        "\"maxOffset\":\"3\",\"minOffset\":\"0\",\"topicSysFlag\":\"0\"},\"flag\":1,\"language\":\"JAVA\",\"opaque\":481,"
-        "\"remark\":\"FOUND\",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}";
+        "\"maxOffset\":\"3\",\"minOffset\":\"0\",\"topicSysFlag\":\"0\"},\"flag\":1,\"language\":\"JAVA\","
+        "\"opaque\":481,\"remark\":\"FOUND\",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}";
     CHECK_EQ(pymq_load_be32(connection->output + 4), sizeof HEADER - 1);
     CHECK_BYTES(connection->output + 8, sizeof HEADER - 1, HEADER, sizeof HEADER - 1);
     expect_found(connection, 481, 0, 3, "3");

@@ -1,5 +1,5 @@
-/* What a native pull costs without its sockets: catch-up reading, 32 records of about 356 bytes at a time. Prints figures;
- * asserts only that every message was read. */
+/* What a native pull costs without its sockets: catch-up reading, 32 records of about 356 bytes at a time. Prints
+ * figures; asserts only that every message was read. */
 #include <time.h>
 
 #include "pull_help.h"
@@ -24,8 +24,8 @@ static void fill(int32_t queues) {
     char body[129] = "", properties[256];
     memset(body, 'b', 128);
     snprintf(properties, sizeof properties,
-             "UNIQ_KEY\001AC11000100002A9F0000000000000001\002MSG_REGION\001DefaultRegion\002TRACE_ON\001true\002CLUSTER\001"
-             "DefaultCluster\002");
+             "UNIQ_KEY\001AC11000100002A9F0000000000000001\002MSG_REGION\001DefaultRegion\002TRACE_ON\001true\002"
+             "CLUSTER\001DefaultCluster\002");
     for (int i = 0; i < MESSAGES; i++)
         CHECK_EQ(send_record(served.store, "T", i % queues, text(body), properties, 0).status, PYMQ_OK);
     dispatched();

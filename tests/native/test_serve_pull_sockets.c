@@ -1,5 +1,5 @@
-/* Pulls through real reactors and sockets: held chains against concurrent appends, the race between an append and a hold,
- * records that are on disk only, and a shutdown that leaves nobody waiting. */
+/* Pulls through real reactors and sockets: held chains against concurrent appends, the race between an append and a
+ * hold, records that are on disk only, and a shutdown that leaves nobody waiting. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
@@ -120,7 +120,7 @@ static void send_now(int32_t queue_id) {
     CHECK_EQ(send_record(broker.store, "T", queue_id, text(body), "", 0).status, PYMQ_OK);
 }
 
-/* ---- chains of held pulls ---------------------------------------------------------------------------------------- */
+/* ---- chains of held pulls ------------------------------------------------------------------------------------- */
 
 struct chain {
     int32_t queue_id;
@@ -213,7 +213,7 @@ static void test_every_message_reaches_every_chain_once(void) {
     broker_end();
 }
 
-/* ---- one append against one hold ------------------------------------------------------------------------------------- */
+/* ---- one append against one hold ------------------------------------------------------------------------------ */
 
 static void *run_racer(void *context) {
     _Atomic int64_t *seen = context;
@@ -273,7 +273,7 @@ static void test_held_pull_is_woken_by_each_of_a_thousand_messages(void) {
     broker_end();
 }
 
-/* ---- on disk only -------------------------------------------------------------------------------------------------------- */
+/* ---- on disk only --------------------------------------------------------------------------------------------- */
 
 static int drop_file(const char *path, const struct stat *found, int kind, struct FTW *walk) {
     (void)found, (void)walk;
@@ -318,7 +318,7 @@ static void test_records_that_are_on_disk_only_are_read_by_other_threads(void) {
     broker_end();
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the end -------------------------------------------------------------------------------------------------- */
 
 static void test_shutdown_answers_every_held_pull(void) {
     broker_start("sockets-end", 2, 64 * 1024 * 1024);
@@ -379,8 +379,9 @@ static void test_tables_may_change_under_held_pulls(void) {
                     struct pymq_handed *next = list->next;
                     uint8_t bytes[PYMQ_HEADER_ROOM], scratch_bytes[4096];
                     struct pymq_command command;
-                    CHECK_EQ(pymq_command_decode(list->frame, list->size, scratch_bytes, sizeof scratch_bytes, &command),
-                             PYMQ_OK);
+                    int status = pymq_command_decode(list->frame, list->size, scratch_bytes, sizeof scratch_bytes,
+                                                     &command);
+                    CHECK_EQ(status, PYMQ_OK);
                     struct pymq_header_writer writer;
                     pymq_header_begin(&writer, bytes, sizeof bytes, 0, 24, 1, command.opaque,
                                       (struct pymq_slice){NULL, 0});

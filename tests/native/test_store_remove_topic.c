@@ -125,7 +125,7 @@ static void test_messages_not_yet_visible_hold_a_removal_up_and_nothing_changes(
     scratch_end(path);
 }
 
-/* ---- stopped in the middle ---------------------------------------------------------------------------------------- */
+/* ---- stopped in the middle ------------------------------------------------------------------------------------ */
 
 static int calls_left; /* of changes to directories and syncs, before the process is gone */
 

@@ -113,8 +113,8 @@ static void *appender(void *context) {
     return NULL;
 }
 
-/* The watcher asks for message after message, going to sleep each time as a reactor with a held pull does. A lost wake-up
- * shows as a poll that times out. */
+/* The watcher asks for message after message, going to sleep each time as a reactor with a held pull does. A lost
+ * wake-up shows as a poll that times out. */
 static void test_no_wake_up_is_lost_between_the_watch_and_the_sleep(void) {
     const char *path = scratch("watch-race");
     struct pymq_store *store = open_roomy(path);

@@ -194,9 +194,10 @@ ssize_t pymq_queue_units_by_tag(struct pymq_store *store, struct pymq_queue *que
  * PYMQ_OK, PYMQ_ENOTFOUND, PYMQ_ECORRUPT when no record starts there, PYMQ_EMAPS, PYMQ_EIO. */
 int pymq_store_record(struct pymq_store *store, int64_t physical_offset, uint32_t size, struct pymq_span *span);
 
-/* The records of `units`, in order. Neighbours in the log share a span, and spans of one window share its pin: a span without
- * owner is kept by a later one of the array. Release them all, in order or together. Returns how many units the `*span_count`
- * spans cover: all, or fewer when `span_max` is reached (`*status` PYMQ_OK) or the next cannot be read (why). */
+/* The records of `units`, in order. Neighbours in the log share a span, and spans of one window share its pin: a span
+ * without owner is kept by a later one of the array. Release them all, in order or together. Returns how many units the
+ * `*span_count` spans cover: all, or fewer when `span_max` is reached (`*status` PYMQ_OK) or the next cannot be read
+ * (why). */
 size_t pymq_store_records(struct pymq_store *store, const struct pymq_cq_unit *units, size_t count,
                           struct pymq_span *spans, size_t span_max, size_t *span_count, int *status);
 
@@ -204,7 +205,8 @@ size_t pymq_store_records(struct pymq_store *store, const struct pymq_cq_unit *u
 bool pymq_store_is_resident(struct pymq_store *store, int64_t physical_offset, int64_t size);
 bool pymq_queue_is_resident(struct pymq_store *store, struct pymq_queue *queue, int64_t offset, int64_t count);
 
-/* Read them into memory, and ask for `ahead` more bytes of log to follow. Blocks on the disk; what is not there is no error. */
+/* Read them into memory, and ask for `ahead` more bytes of log to follow. Blocks on the disk; what is not there is no
+ * error. */
 void pymq_store_load(struct pymq_store *store, int64_t physical_offset, int64_t size, int64_t ahead);
 void pymq_queue_load(struct pymq_store *store, struct pymq_queue *queue, int64_t offset, int64_t count);
 
@@ -228,13 +230,13 @@ int pymq_queue_wait(struct pymq_store *store, struct pymq_queue *queue, int64_t 
 
 /* ---- arrivals by queue, for one thread that waits on many ------------------------------------------------- */
 
-/* A watcher: `fd`, an eventfd, is written to when a watched queue has got units. Returns its number, or PYMQ_EINVAL when all
- * 32 are taken. One thread takes its arrivals. */
+/* A watcher: `fd`, an eventfd, is written to when a watched queue has got units. Returns its number, or PYMQ_EINVAL
+ * when all 32 are taken. One thread takes its arrivals. */
 int pymq_store_open_watcher(struct pymq_store *store, int fd);
 void pymq_store_close_watcher(struct pymq_store *store, int watcher);
 
-/* Tell `watcher` once of the next units of `queue`. Returns the queue's maximum as read behind the watch: what lies below
- * it may never be told. Watch again after each arrival. */
+/* Tell `watcher` once of the next units of `queue`. Returns the queue's maximum as read behind the watch: what lies
+ * below it may never be told. Watch again after each arrival. */
 int64_t pymq_queue_watch(struct pymq_queue *queue, int watcher);
 
 /* Queues that have got units since they were watched. `*all`: more than were kept count, look at every queue. */
@@ -262,13 +264,13 @@ int pymq_store_remove_oldest(struct pymq_store *store, struct pymq_log_file_info
 /* Remove queue and index files that refer only to removed log. Returns files removed. */
 ssize_t pymq_store_clean_queues(struct pymq_store *store);
 
-/* Remove all queues of a topic. Appends to them are refused (PYMQ_ENOTFOUND) from the beginning of the call; it waits up
- * to timeout_ms until everything appended before is dispatched (PYMQ_ETIMEDOUT: nothing has changed). When it
- * returns PYMQ_OK, the files are gone, no rebuild brings their messages back, and pymq_store_queue(create) makes queues that begin
- * at 0. After a crash in the middle either all queues are there or none. Objects of removed queues stay until close:
- * empty, and PYMQ_ENOTFOUND to whoever reads, appends or waits. Other failures behind the removal itself (files that
- * could not be unlinked, the checkpoint) are reported; the next open finishes. Blocks on the disk. PYMQ_ENOTFOUND when the topic has no
- * queue. */
+/* Remove all queues of a topic. Appends to them are refused (PYMQ_ENOTFOUND) from the beginning of the call; it waits
+ * up to timeout_ms until everything appended before is dispatched (PYMQ_ETIMEDOUT: nothing has changed). When it
+ * returns PYMQ_OK, the files are gone, no rebuild brings their messages back, and pymq_store_queue(create) makes queues
+ * that begin at 0. After a crash in the middle either all queues are there or none. Objects of removed queues stay
+ * until close: empty, and PYMQ_ENOTFOUND to whoever reads, appends or waits. Other failures behind the removal itself
+ * (files that could not be unlinked, the checkpoint) are reported; the next open finishes. Blocks on the disk.
+ * PYMQ_ENOTFOUND when the topic has no queue. */
 int pymq_store_remove_topic(struct pymq_store *store, const uint8_t *topic, size_t topic_size, int32_t timeout_ms);
 
 /* ---- statistics ------------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pymq.broker import queue_info
+from pymq.broker.request_fields import text_field
 from pymq.errors import InvalidArgumentError, InvalidTopicError, NotFoundError, StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -82,12 +83,12 @@ class OffsetProcessor:
     def update(self, request: Request) -> Command:
         """A group commits."""
         command = request.command
-        group, topic = command.fields.get("consumerGroup"), command.fields.get("topic")
+        group, topic = command.fields.get("consumerGroup"), text_field(command, "topic")
         if group is None or self._broker.groups.get(group) is None:
             return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group or NULL} not exist!", {})
-        if topic is None or self._broker.topics.get(topic) is None:
-            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic or NULL} not exist!", {})
-        # Compat: no field of this request is required; a number that is none counts as absent.
+        if self._broker.topics.get(topic) is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        # Compat: a number that is none counts as absent here.
         queue_id, offset = optional(command, "queueId", 32), optional(command, "commitOffset", 64)
         if queue_id is None:
             return command.reply(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}", {})
