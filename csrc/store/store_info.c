@@ -100,9 +100,10 @@ static int64_t cache_count(struct pymq_window_cache *cache, int64_t *evictions) 
     return count;
 }
 
-static bool page_cache_is_busy(struct pymq_store *store) {
-    int64_t begin_ms = atomic_load_explicit(&store->log.lock_begin_ms, memory_order_relaxed);
-    return begin_ms > 0 && pymq_now_ms() - begin_ms > store->config.page_cache_busy_ms;
+bool pymq_store_is_busy(const struct pymq_store *store) {
+    struct pymq_store *from = (struct pymq_store *)store;
+    int64_t begin_ms = atomic_load_explicit(&from->log.lock_begin_ms, memory_order_relaxed);
+    return begin_ms > 0 && pymq_now_ms() - begin_ms > from->config.page_cache_busy_ms;
 }
 
 void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *stats) {
@@ -140,6 +141,6 @@ void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *s
     stats->recovered_clean = from->stats.recovered_clean;
     stats->memory_lock_refused =
         (from->pool_made && from->pool.lock_refused) || atomic_load(&from->log.memory_lock_refused);
-    stats->page_cache_busy = page_cache_is_busy(from);
+    stats->page_cache_busy = pymq_store_is_busy(from);
     stats->failed_status = atomic_load(&from->marks.failed);
 }

@@ -297,6 +297,9 @@ struct pymq_store_stats {
 
 void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *stats);
 
+/* Whether the append lock has been held for longer than page_cache_busy_ms (osPageCacheBusyTimeOutMills) just now. */
+bool pymq_store_is_busy(const struct pymq_store *store);
+
 /* Why the store acknowledges nothing any more: the first failure, or an empty text. */
 void pymq_store_failure(const struct pymq_store *store, struct pymq_error *error);
 
