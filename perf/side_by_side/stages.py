@@ -24,7 +24,7 @@ from perf.side_by_side.page_cache import evict_log
 from perf.side_by_side.plan import BATCH_COUNT, SYNC_SENDERS, Plan, Shape
 from perf.side_by_side.sides import RunningBroker, Side
 
-RECORD_SIZE_SYNC = 356  # a 128-byte body without properties, as both brokers store it
+RECORD_SIZE_SYNC = 356  # about what both brokers store for a 128-byte body without properties
 RECORD_SIZE_COLD = 1252
 
 
