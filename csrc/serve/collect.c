@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "answer_template.h"
 #include "parked.h"
 
 void pymq_collect_destroy(struct pymq_collect *collect) { free(collect->arena); }
@@ -66,13 +67,16 @@ static void answer_sent(struct pymq_serve_reactor *state, struct recent *recent,
     struct pymq_connection *connection = connection_of(state, recent, sent->asker.connection);
     if (connection == NULL)
         return;
-    size_t room = pymq_answer_sent_room(sent);
+    const struct pymq_answer_template *template = state->serve->answer_template;
+    bool fits = pymq_answer_template_fits(template, sent);
+    size_t room = fits ? template->size + sent->key.size : pymq_answer_sent_room(sent);
     uint8_t *target = pymq_connection_reserve(connection, room);
     if (target == NULL) {
         recent->connection = NULL;
         return;
     }
-    pymq_connection_commit(connection, pymq_answer_sent(&state->serve->config, sent, target, room));
+    pymq_connection_commit(connection, fits ? pymq_answer_template_write(template, sent, target)
+                                            : pymq_answer_sent(&state->serve->config, sent, target, room));
 }
 
 /* Sends [from, to) are in the log. `acknowledged` is what the store says of the last of them. */

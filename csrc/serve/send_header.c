@@ -66,6 +66,15 @@ static bool is_true(const struct pymq_slice *slice) {
     return slice->size == 4 && strncasecmp((const char *)slice->data, "true", 4) == 0;
 }
 
+/* Most numbers of a send have one digit. */
+static inline int read_int32(const struct pymq_slice *slice, int32_t *value) {
+    if (slice->size == 1 && (uint8_t)(slice->data[0] - '0') <= 9) {
+        *value = slice->data[0] - '0';
+        return PYMQ_OK;
+    }
+    return pymq_slice_int32(slice, value);
+}
+
 int pymq_send_parse(const struct pymq_command *command, struct pymq_send *send) {
     struct pymq_slice fields[SLOTS + 1] = {{NULL, 0}};
     bool is_long = command->code == PYMQ_CODE_SEND_MESSAGE;
@@ -79,14 +88,14 @@ int pymq_send_parse(const struct pymq_command *command, struct pymq_send *send) 
     send->is_batch = fields[BATCH].data != NULL && is_true(&fields[BATCH]);
     send->reconsume_times = 0;
     bool is_whole = fields[GROUP].data != NULL && fields[TOPIC].data != NULL && fields[DEFAULT_TOPIC].data != NULL &&
-                    pymq_slice_int32(&fields[DEFAULT_NUMS], &ignored) == PYMQ_OK &&
-                    pymq_slice_int32(&fields[QUEUE_ID], &send->queue_id) == PYMQ_OK &&
-                    pymq_slice_int32(&fields[SYS_FLAG], &send->sys_flag) == PYMQ_OK &&
+                    read_int32(&fields[DEFAULT_NUMS], &ignored) == PYMQ_OK &&
+                    read_int32(&fields[QUEUE_ID], &send->queue_id) == PYMQ_OK &&
+                    read_int32(&fields[SYS_FLAG], &send->sys_flag) == PYMQ_OK &&
                     pymq_slice_int64(&fields[BORN], &send->born_timestamp_ms) == PYMQ_OK &&
-                    pymq_slice_int32(&fields[FLAG], &send->flag) == PYMQ_OK;
+                    read_int32(&fields[FLAG], &send->flag) == PYMQ_OK;
     if (fields[TIMES].data != NULL)
-        is_whole = is_whole && pymq_slice_int32(&fields[TIMES], &send->reconsume_times) == PYMQ_OK;
+        is_whole = is_whole && read_int32(&fields[TIMES], &send->reconsume_times) == PYMQ_OK;
     if (fields[MAX_TIMES].data != NULL)
-        is_whole = is_whole && pymq_slice_int32(&fields[MAX_TIMES], &ignored) == PYMQ_OK;
+        is_whole = is_whole && read_int32(&fields[MAX_TIMES], &ignored) == PYMQ_OK;
     return is_whole ? PYMQ_OK : PYMQ_EINVAL;
 }

@@ -14,6 +14,7 @@ struct pymq_collect;      /* sends of this turn, to be appended together: collec
 struct pymq_parked;       /* answers that wait for a flush or a replica: parked.h */
 struct pymq_order;        /* handed-over sends that later ones must not overtake: order.h */
 struct pymq_broker_properties; /* what is added to every message: send.h */
+struct pymq_answer_template; /* the answer to one message: answer_template.h */
 struct pymq_pull_reactor; /* holds, cold reads: pull_internal.h */
 struct pymq_pull_serve;   /* what the pull half shares between reactors: pull_internal.h */
 
@@ -49,7 +50,8 @@ struct pymq_serve {
     struct pymq_transport *transport; /* NULL until pymq_serve_attach */
     struct pymq_service service;
     struct pymq_tables tables;
-    struct pymq_broker_properties *added; /* made from the settings, replaced with them */
+    struct pymq_broker_properties *added;         /* made from the settings, replaced with them */
+    struct pymq_answer_template *answer_template; /* the same */
     struct pymq_pull_serve *pull;
     _Atomic int64_t put_messages, put_bytes; /* by the control loop: put.c */
     struct pymq_serve_reactor reactors[PYMQ_REACTORS_MAX];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "answer_template.h"
 #include "collect.h"
 #include "offset_request.h"
 #include "order.h"
@@ -216,11 +217,13 @@ int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *s
         return pymq_fail(error, status, 0, "no memory for the serving tables");
     }
     serve->added = calloc(1, sizeof *serve->added);
-    status = serve->added != NULL ? PYMQ_OK : PYMQ_ENOMEM;
+    serve->answer_template = calloc(1, sizeof *serve->answer_template);
+    status = serve->added != NULL && serve->answer_template != NULL ? PYMQ_OK : PYMQ_ENOMEM;
     for (unsigned i = 0; i < PYMQ_REACTORS_MAX && status == PYMQ_OK; i++)
         status = open_reactor(serve, i);
     if (status == PYMQ_OK) {
         pymq_broker_properties_make(serve->added, config);
+        pymq_answer_template_make(serve->answer_template, config);
         status = pymq_pull_open(serve, error);
     } else {
         pymq_fail(error, status, 0, "no memory for the serving tables");
@@ -250,6 +253,7 @@ void pymq_serve_configure(struct pymq_serve *serve, const struct pymq_serve_conf
     struct pymq_serve_config before = serve->config;
     serve->config = *config;
     pymq_broker_properties_make(serve->added, config);
+    pymq_answer_template_make(serve->answer_template, config);
     pymq_pull_configured(serve, &before);
     pymq_tables_end(&serve->tables);
 }
@@ -279,6 +283,7 @@ void pymq_serve_close(struct pymq_serve *serve) {
         close_reactor(serve, &serve->reactors[i]);
     pymq_tables_destroy(&serve->tables);
     free(serve->added);
+    free(serve->answer_template);
     free(serve);
 }
 
