@@ -167,9 +167,9 @@ class RemotingClient:
             self._drop(address, connection)
 
     async def close(self) -> None:
-        """Close every connection; calls that wait end with RemotingSendRequestError. Idempotent."""
+        """Close every connection; calls that wait end with a RemotingCallError. Idempotent."""
         self._closed = True
-        for task in [*self._connecting.values(), *self._callbacks]:
+        for task in list(self._connecting.values()):
             task.cancel()
         transport, self._transport = self._transport, None
         if transport is None:
@@ -178,6 +178,8 @@ class RemotingClient:
         await asyncio.to_thread(transport.close, CLOSE_DRAIN_MS)
         for connection in list(self._addresses):
             self.closed(connection)
+        if self._callbacks:
+            await asyncio.wait(self._callbacks)  # each is told that its call has ended
 
     def _running(self) -> Transport:
         """The transport, made by the first call."""
@@ -211,6 +213,10 @@ class RemotingClient:
             raise RemotingConnectError(address, f"no connection within {round(timeout_s * 1000)} ms") from None
         except (OSError, ValueError) as error:
             raise RemotingConnectError(address, str(error)) from error
+        except asyncio.CancelledError:
+            if task.cancelled():  # not the caller: close() ended the attempt
+                raise RemotingConnectError(address, "the client was closed") from None
+            raise
 
     def _connect_done(self, address: str, task: asyncio.Task[int]) -> None:
         """An attempt has ended, perhaps with nobody left who waits for it."""

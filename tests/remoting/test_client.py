@@ -12,7 +12,7 @@ import pytest
 from pymq.remoting.client import RemotingClient, split_address
 from pymq.remoting.client_sync import SyncRemotingClient
 from pymq.remoting.command import Command
-from pymq.remoting.config import RemotingClientConfig
+from pymq.remoting.config import RemotingClientConfig, TlsConfig
 from pymq.remoting.errors import (
     RemotingCallError,
     RemotingConnectError,
@@ -223,18 +223,39 @@ def test_a_request_of_the_server_that_nobody_handles_is_answered(served: Served)
 
 
 def test_closing_ends_calls_and_refuses_new_ones(served: Served):
-    """Goal: close is an end. Method: a call in flight, then close, then another call."""
+    """Goal: close is an end. Method: calls in flight, then close, then another call."""
 
     async def scenario() -> None:
         async with served(prepare) as (_, client, address):
+            told: list[Command | RemotingCallError] = []
+            await client.invoke(address, Command(ECHO), TIMEOUT_S)
             waiting = asyncio.ensure_future(client.invoke(address, Command(SILENT), TIMEOUT_S))
+            client.invoke_callback(address, Command(SILENT), TIMEOUT_S, told.append)
             await asyncio.sleep(0.02)
             await client.close()
             with pytest.raises(RemotingSendRequestError, match=address):
                 await waiting
+            assert isinstance(told[0], RemotingSendRequestError)
             with pytest.raises(RuntimeError, match="closed"):
                 await client.invoke(address, Command(ECHO), TIMEOUT_S)
             await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_an_attempt_to_connect():
+    """Goal: as above. Method: a peer that accepts and never shakes hands."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            client = RemotingClient(RemotingClientConfig(tls=TlsConfig(client_enable=True, config_file=None)))
+            connecting = asyncio.ensure_future(client.invoke(address, Command(ECHO), TIMEOUT_S))
+            await asyncio.sleep(0.05)
+            assert not connecting.done()
+            await client.close()
+            with pytest.raises(RemotingConnectError, match=address):
+                await connecting
 
     asyncio.run(scenario())
 

@@ -276,6 +276,7 @@ def test_stopping_answers_what_was_read(served: Served):
             assert (await waiting).remark == "done"
             assert server.transport.closed
             await server.stop()  # twice is once
+            await until(lambda: not client.is_connected(address))
             with pytest.raises(RemotingConnectError, match=address):
                 await client.invoke(address, Command(ECHO), TIMEOUT_S)
 
