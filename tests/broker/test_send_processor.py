@@ -26,6 +26,7 @@ def run(directory, plane, **more):
             namesrv_listen_port=0,
             store_path_root_dir=str(directory),
             data_plane=plane,
+            broker_fast_failure_enable=False,  # a slow machine is not what is tested
             **({"store": SMALL} | more),
         )
     ).running()
