@@ -18,7 +18,13 @@ void pymq_reactor_ring(struct pymq_reactor *reactor) {
     atomic_fetch_add_explicit(&reactor->transport->wakes, 1, memory_order_relaxed);
 }
 
-/* Takes `frame` over in every case. PYMQ_OK or PYMQ_ENOMEM. */
+/* Wake the reactor if it sleeps on letters. */
+void pymq_inbox_ring(struct pymq_reactor *reactor) {
+    if (atomic_load(&reactor->sleeping) && atomic_exchange(&reactor->sleeping, false))
+        pymq_reactor_ring(reactor);
+}
+
+/* Takes `frame` over in every case; the caller rings. PYMQ_OK or PYMQ_ENOMEM. */
 int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_connection_id connection,
                       uint32_t flags, struct chunk *frame) {
     struct letter *letter = malloc(sizeof *letter);
@@ -35,8 +41,6 @@ int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_
     do {
         letter->next = first;
     } while (!atomic_compare_exchange_weak(&reactor->inbox, &first, letter));
-    if (atomic_load(&reactor->sleeping) && atomic_exchange(&reactor->sleeping, false))
-        pymq_reactor_ring(reactor);
     return PYMQ_OK;
 }
 

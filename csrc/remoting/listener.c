@@ -132,9 +132,11 @@ static void accepted(struct pymq_reactor *reactor, int fd, const struct sockaddr
     }
     count(&reactor->counters.accepted, 1);
     uint32_t flags = atomic_load(&transport->tls_mode) != PYMQ_TLS_DISABLED ? CONNECTION_FIRST_BYTE : 0;
-    if (chosen == reactor)
+    if (chosen == reactor) {
         pymq_connection_start(connection, flags);
-    else if (pymq_reactor_post(chosen, LETTER_START, connection_id(connection), flags, NULL) != PYMQ_OK) {
+    } else if (pymq_reactor_post(chosen, LETTER_START, connection_id(connection), flags, NULL) == PYMQ_OK) {
+        pymq_inbox_ring(chosen);
+    } else {
         pymq_connection_abandon(connection);
         close(fd);
     }

@@ -224,6 +224,7 @@ void pymq_reactor_free(struct pymq_reactor *reactor);
 /* inbox.c */
 int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_connection_id connection,
                       uint32_t flags, struct chunk *frame);
+void pymq_inbox_ring(struct pymq_reactor *reactor);
 void pymq_inbox_empty(struct pymq_reactor *reactor);
 void pymq_inbox_discard(struct pymq_reactor *reactor);
 

@@ -193,11 +193,12 @@ pymq_connection_id pymq_transport_adopt(struct pymq_transport *transport, int fd
         pymq_fail(error, PYMQ_ENOMEM, 0, "no memory for a connection");
         return 0;
     }
+    pymq_inbox_ring(reactor);
     return id;
 }
 
-int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
-                        size_t size) {
+int pymq_transport_queue(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
+                         size_t size) {
     struct pymq_reactor *reactor = pymq_reactor_of(transport, connection);
     if (reactor == NULL || pymq_connection_named(reactor, connection) == NULL)
         return PYMQ_ECLOSED;
@@ -214,10 +215,27 @@ int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id con
     return chunk != NULL ? pymq_reactor_post(reactor, LETTER_SEND, connection, 0, chunk) : PYMQ_ENOMEM;
 }
 
+void pymq_transport_ring(struct pymq_transport *transport) {
+    for (unsigned i = 0; i < transport->reactor_count; i++) {
+        if (atomic_load(&transport->reactors[i]->inbox) != NULL)
+            pymq_inbox_ring(transport->reactors[i]);
+    }
+}
+
+int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
+                        size_t size) {
+    int status = pymq_transport_queue(transport, connection, frame, size);
+    if (status == PYMQ_OK)
+        pymq_inbox_ring(pymq_reactor_of(transport, connection));
+    return status;
+}
+
 void pymq_transport_close_connection(struct pymq_transport *transport, pymq_connection_id connection) {
     struct pymq_reactor *reactor = pymq_reactor_of(transport, connection);
-    if (reactor != NULL && pymq_connection_named(reactor, connection) != NULL)
-        pymq_reactor_post(reactor, LETTER_CLOSE, connection, 0, NULL);
+    if (reactor == NULL || pymq_connection_named(reactor, connection) == NULL)
+        return;
+    if (pymq_reactor_post(reactor, LETTER_CLOSE, connection, 0, NULL) == PYMQ_OK)
+        pymq_inbox_ring(reactor);
 }
 
 /* The peer, as long as the id names somebody; the lock keeps the slot from being used anew meanwhile. */

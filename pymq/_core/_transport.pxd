@@ -114,6 +114,8 @@ cdef extern from "pymq/transport.h" nogil:
     pymq_handed *pymq_transport_take(pymq_transport *transport, int lane, size_t count_max)
     void pymq_handed_free(pymq_transport *transport, pymq_handed *handed)
     int pymq_transport_send(pymq_transport *transport, uint64_t connection, const uint8_t *frame, size_t size)
+    int pymq_transport_queue(pymq_transport *transport, uint64_t connection, const uint8_t *frame, size_t size)
+    void pymq_transport_ring(pymq_transport *transport)
     void pymq_transport_close_connection(pymq_transport *transport, uint64_t connection)
     void pymq_transport_stats_read "pymq_transport_stats" (const pymq_transport *transport, pymq_transport_stats_s *stats)
     size_t pymq_transport_code_counts(const pymq_transport *transport, pymq_code_count *rows, size_t count_max)

@@ -275,19 +275,26 @@ cdef class Transport:
 
     def send(self, uint64_t connection, bytes frame not None):
         """Queue a whole frame; False when the connection is gone."""
-        return self.usable() and self.send_one(connection, frame)
+        if not (self.usable() and self.queue(connection, frame)):
+            return False
+        self.ring()
+        return True
 
-    cdef bint send_one(self, uint64_t connection, bytes frame) except -1:
+    cdef void ring(self) noexcept:
+        if self.transport != NULL:
+            pymq_transport_ring(self.transport)
+
+    cdef bint queue(self, uint64_t connection, bytes frame) except -1:
         cdef size_t size = PyBytes_GET_SIZE(frame)
         cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(frame)
         cdef pymq_transport *transport = self.transport
         cdef int status
         if size < NOGIL_SIZE_MIN:
-            return pymq_transport_send(transport, connection, data, size) == PYMQ_OK
+            return pymq_transport_queue(transport, connection, data, size) == PYMQ_OK
         self.active += 1
         try:
             with nogil:
-                status = pymq_transport_send(transport, connection, data, size)
+                status = pymq_transport_queue(transport, connection, data, size)
         finally:
             self.active -= 1
         return status == PYMQ_OK
@@ -295,9 +302,12 @@ cdef class Transport:
     def send_many(self, replies):
         """Queue (connection, frame) pairs; how many of their connections were there."""
         cdef int sent = 0
-        for connection, frame in replies:
-            if self.usable() and self.send_one(connection, <bytes?>frame):
-                sent += 1
+        try:
+            for connection, frame in replies:
+                if self.usable() and self.queue(connection, <bytes?>frame):
+                    sent += 1
+        finally:
+            self.ring()  # one wake-up for all of them
         return sent
 
     def close_connection(self, uint64_t connection):

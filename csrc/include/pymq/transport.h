@@ -161,6 +161,11 @@ void pymq_handed_free(struct pymq_transport *transport, struct pymq_handed *hand
 /* Send a whole frame. PYMQ_OK when queued (not: arrived), PYMQ_ECLOSED when the connection is gone. */
 int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
                         size_t size);
+/* The same for many: queue each, then ring once. A queued frame may leave before the ring, and does at the latest
+ * after it. */
+int pymq_transport_queue(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
+                         size_t size);
+void pymq_transport_ring(struct pymq_transport *transport);
 /* Close after what is queued has been written. */
 void pymq_transport_close_connection(struct pymq_transport *transport, pymq_connection_id connection);
 /* Hand a request over as if it had just been read (a hold that has ended, for requests the control loop serves).
