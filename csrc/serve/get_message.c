@@ -8,7 +8,7 @@
 #define PULL_BYTES_MAX (128 * 1024 * 1024)  /* MAX_PULL_MSG_SIZE */
 #define PULL_BYTES_MIN 100
 #define UNITS_AT_ONCE 64
-#define QUEUE_HOT_UNITS 8192                /* the newest units of a queue are taken to be in memory: 160 KiB */
+#define QUEUE_HOT_UNITS 1024               /* the newest units of a queue are taken to be in memory: 20 KiB */
 #define PROBE_GAP (64 * 1024)               /* records closer than this are asked about together */
 #define RETRIES_MAX 3                       /* log files removed between the look and the read */
 #define TAGS_CODE_EXTENDED (-INT64_C(2147483648) - 1) /* at or below: an address of ConsumeQueueExt; matches */

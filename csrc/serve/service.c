@@ -144,7 +144,7 @@ void pymq_serve_config_default(struct pymq_serve_config *config) {
     config->transfer_bytes_disk = 65536;
     config->transfer_count_disk = 8;
     config->memory_bytes_max = INT64_MAX;
-    config->hot_bytes = 64 * 1024 * 1024;
+    config->hot_bytes = 4 * 1024 * 1024;
     config->cold_read_threads = 2;
     config->message_size_max = PYMQ_MESSAGE_SIZE_MAX_DEFAULT;
     config->trace_on = true;

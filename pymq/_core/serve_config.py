@@ -30,7 +30,7 @@ class ServeConfig:
     transfer_bytes_disk: int = 65_536
     transfer_count_disk: int = 8
     memory_bytes_max: int = 1 << 62
-    hot_bytes: int = 64 * 1024 * 1024
+    hot_bytes: int = 4 * 1024 * 1024
     cold_read_threads: int = 2
     message_size_max: int = 4 * 1024 * 1024
     trace_on: bool = True

@@ -56,7 +56,7 @@ struct pymq_serve_config {
     int32_t transfer_bytes_memory, transfer_count_memory; /* maxTransferBytes/CountOnMessageInMemory: 262144, 32 */
     int32_t transfer_bytes_disk, transfer_count_disk;     /* …OnMessageInDisk: 65536, 8 */
     int64_t memory_bytes_max;         /* physical memory * accessMessageInMemoryMaxRatio: older is "on disk" */
-    int64_t hot_bytes;                /* the newest bytes of the log taken to be resident without asking, 64 MiB */
+    int64_t hot_bytes;                /* the newest bytes of the log taken to be resident without asking, 4 MiB */
     int32_t cold_read_threads;        /* 2 */
     int32_t message_size_max;         /* maxMessageSize */
     bool trace_on;                    /* traceOn: TRACE_ON */
