@@ -56,8 +56,7 @@ static void check_again(const struct pymq_command *command, uint8_t type, size_t
         const char *name = (const char *)field->name.data;
         const struct pymq_slice *one = pymq_command_field(command, name, field->name.size);
         const struct pymq_slice *other = pymq_command_field(again, name, field->name.size);
-        /* A null that stood behind a value of the same name is gone, and so is what it hid. */
-        require(one == NULL || other == NULL || same(one, other));
+        require(one != NULL && other != NULL && same(one, other));
     }
     free(again);
     free(scratch);
@@ -69,11 +68,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *scratch = malloc(size != 0 ? size : 1); /* exactly what the contract says suffices */
     require(command != NULL && scratch != NULL);
     if (pymq_command_decode(data, size, scratch, size, command) == PYMQ_OK) {
-        bool only_json = false, only_binary = false; /* names that the other header cannot say */
+        bool only_json = false, only_binary = false; /* what the other header cannot say */
         require(inside(&command->body, data, size));
         for (uint32_t i = 0; i < command->field_count; i++) {
             const struct pymq_field *field = &command->fields[i];
-            only_json = only_json || field->name.size == 0 || field->name.size > INT16_MAX;
+            bool is_empty = field->value.data != NULL && field->value.size == 0; /* null in the binary header */
+            only_json = only_json || is_empty || field->name.size == 0 || field->name.size > INT16_MAX;
             only_binary = only_binary || (field->name.size == 4 && memcmp(field->name.data, "$ref", 4) == 0);
             require(inside(&field->name, data, size) || inside(&field->name, scratch, size));
             require(field->value.data == NULL || inside(&field->value, data, size) ||

@@ -87,6 +87,9 @@ int pymq_binary_header_decode(const uint8_t *frame, size_t header_size, struct p
         if (count == PYMQ_COMMAND_FIELDS_MAX || !read_field(&at, end, &command->fields[count])) {
             return PYMQ_EUNSUPPORTED;
         }
+        if (command->fields[count].value.data == NULL && pymq_null_hides(command->fields, count)) {
+            return PYMQ_EUNSUPPORTED;
+        }
         count++;
     }
     command->field_count = count;

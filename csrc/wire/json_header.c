@@ -6,7 +6,8 @@
  *
  * Not accepted, because Apache's reader has its own ideas there: +5, 05, 1.5, 1e3, -0 as a text, single quotes,
  * comments, commas too many or too few, nested values where text is expected, half of a surrogate pair, bytes that are
- * no UTF-8, languages nobody knows, "body" and "suspended", a missing code or opaque.
+ * no UTF-8, languages nobody knows, "body" and "suspended", a null behind a value of the same name, a missing code or
+ * opaque.
  *
  * The header is known to end with '}' before parsing begins. That brace stops every loop over single bytes, so most
  * steps need no check for the end; whoever consumes a '}' looks whether it was the last byte.
@@ -342,6 +343,9 @@ static bool read_fields(struct reader *reader, struct pymq_command *command) {
         }
         if (pymq_bytes_equal(&field->name, "$ref", 4)) {
             return false; /* fastjson takes it for a pointer into the header */
+        }
+        if (field->value.data == NULL && pymq_null_hides(command->fields, count)) {
+            return false;
         }
         count++;
         more = next_item(reader);

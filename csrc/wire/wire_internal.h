@@ -49,6 +49,18 @@ static inline bool pymq_bytes_equal(const struct pymq_slice *slice, const char *
     return slice->size == size && memcmp(slice->data, text, size) == 0;
 }
 
+/* Whether field `count`, which is null, stands behind another of its name. Whoever walks the fields and lets the last
+ * one count would pass over the null and take the value it hides; so such a header goes to Python. */
+static inline bool pymq_null_hides(const struct pymq_field *fields, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (fields[i].name.size == fields[count].name.size &&
+            memcmp(fields[i].name.data, fields[count].name.data, fields[count].name.size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The number of decimal digits of `value`, at least 1. */
 static inline unsigned pymq_digit_count(uint64_t value) {
     unsigned count = 1;

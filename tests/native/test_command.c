@@ -147,9 +147,12 @@ static void test_the_last_of_equal_binary_names_counts(void) {
     decode_binary(&decoded, "", BYTES("\0\1a\0\0\0\1x\0\1a\0\0\0\1y"));
     check_field(&decoded, "a", "y");
     decoded_free(&decoded);
+    /* A null behind a value would be passed over by who walks the fields. */
     decode_binary(&decoded, "", BYTES("\0\1a\0\0\0\1x\0\1a\0\0\0\0"));
-    CHECK_EQ(decoded.status, PYMQ_OK);
-    CHECK(field_of(&decoded, "a") == NULL);
+    CHECK_EQ(decoded.status, PYMQ_EUNSUPPORTED);
+    decoded_free(&decoded);
+    decode_binary(&decoded, "", BYTES("\0\1a\0\0\0\0\0\1a\0\0\0\1x"));
+    check_field(&decoded, "a", "x");
     decoded_free(&decoded);
 }
 
@@ -196,6 +199,7 @@ static void test_more_fields_than_there_is_room_for_go_to_python(void) {
     for (int count = PYMQ_COMMAND_FIELDS_MAX - 1; count <= PYMQ_COMMAND_FIELDS_MAX + 1; count++) {
         for (int i = 0; i < count; i++) {
             memcpy(fields + i * 7, "\0\1n\0\0\0\0", 7);
+            fields[i * 7 + 2] = (uint8_t)('!' + i);
         }
         size_t size = binary_header(header, "", fields, (size_t)count * 7);
         int status = status_of(frame, make_frame(frame, PYMQ_SERIALIZE_ROCKETMQ, header, size, "body"));

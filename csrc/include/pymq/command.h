@@ -35,7 +35,7 @@ enum pymq_language {
 
 struct pymq_field {
     struct pymq_slice name;
-    struct pymq_slice value; /* data NULL for null: as if absent */
+    struct pymq_slice value; /* data NULL for null: as if absent, and never behind another of its name */
 };
 
 struct pymq_command {
