@@ -112,8 +112,15 @@ def identities(messages: Iterable[OutMessage | Received]) -> list[Identity]:
 
 
 def numbered(topic: str, prefix: str, count: int, *, tag: str | None = None) -> list[OutMessage]:
-    """*count* small messages with keys of their own; every queue is asked for in turn by those who select."""
+    """*count* small messages with keys and properties of their own; those who select ask for every queue in turn."""
     return [
-        OutMessage(topic, f"{prefix}-{number}", f"{prefix} says {number} ☂".encode(), tag=tag, queue_id=number)
+        OutMessage(
+            topic,
+            f"{prefix}-{number}",
+            f"{prefix} says {number} ☂".encode(),
+            tag=tag,
+            properties={"number": str(number), "weather": "Schirm ☂ 𝄞 = : , { }"},
+            queue_id=number,
+        )
         for number in range(count)
     ]

@@ -235,8 +235,12 @@ def pymq_broker(
     name: str,
     certificate: Certificate | None = None,
     settings: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> Iterator[str]:
-    """`python -m pymq.broker`, registered with *namesrv*; gives its address. Stopped in order at the end."""
+    """`python -m pymq.broker`, registered with *namesrv*; gives its address. Stopped in order at the end.
+
+    With the home and the *port* of one that was stopped, it is that broker again.
+    """
 
     def command(port: int) -> list[str]:
         properties = {**_broker_properties(namesrv, port, name, home / "store"), **tls_settings(certificate)}
@@ -244,7 +248,10 @@ def pymq_broker(
         conf = _write_properties(home / "broker.conf", properties)
         return [sys.executable, "-m", "pymq.broker", "-c", conf, "-n", namesrv]
 
-    server, address = _start("pymq's broker", home, command)
+    if port is None:
+        server, address = _start("pymq's broker", home, command)
+    else:
+        server, address = ServerProcess("pymq's broker", command(port), home), f"127.0.0.1:{port}"
     try:
         yield address
         server.stop()

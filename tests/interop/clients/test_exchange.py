@@ -100,6 +100,16 @@ def test_what_each_sends_each_receives(exchange: Exchange, producer: str, consum
     assert identities(received) == identities(sent)
 
 
+@pytest.mark.parametrize("consumer", KINDS)
+@pytest.mark.parametrize("producer", KINDS)
+def test_properties_arrive_as_they_were_sent(exchange: Exchange, producer: str, consumer: str) -> None:
+    """Goal: a program's own properties survive. Method: compare them, in every mode, with text beyond ASCII."""
+    found = exchange.by_key(consumer)
+    for message in exchange.of_producer(producer):
+        received = found[message.key].properties
+        assert {name: received.get(name) for name in message.properties} == message.properties
+
+
 @pytest.mark.parametrize("producer", KINDS)
 @pytest.mark.parametrize("mode", ["sync", "async", "selector"])
 def test_a_send_result_says_where_the_message_is(exchange: Exchange, producer: str, mode: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.clients import raw
 from tests.interop.clients.fleet import CODECS, JAVA_KINDS, KINDS, Clients
 from tests.interop.clients.messages import identities, numbered
-from tests.interop.clients.names import QUEUE_COUNT, Names
+from tests.interop.clients.names import Names
 from tests.interop.clients.servers import Cluster
 
 MESSAGES_PER_TAG = 30
@@ -27,7 +27,7 @@ TAGS = {
 def await_committed(broker: str, group: str, topic: str, count: int) -> None:
     """Wait until the group's offsets in all queues add up to *count*."""
     deadline = time.monotonic() + COMMIT_TIMEOUT_SECONDS
-    while (committed := sum(raw.consumer_offset(broker, group, topic, q) for q in range(QUEUE_COUNT))) != count:
+    while (committed := raw.committed(broker, group, topic)) != count:
         assert time.monotonic() < deadline, f"{group} committed {committed} of {count} in {COMMIT_TIMEOUT_SECONDS} s"
         time.sleep(0.1)
 
