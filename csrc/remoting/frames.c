@@ -1,25 +1,43 @@
 /* One whole frame: decoded, offered to the service, handed over when it does not take it. */
 #include "remoting_internal.h"
 
-#include <stdlib.h>
-
 #define RESPONSE_SYSTEM_BUSY 2
 #define HEADER_SIZE_MASK 0xffffff
+
+/* Of a frame whose prefix is there; more than the frame has when it lies. */
+static size_t header_size_of(const uint8_t *frame) { return pymq_load_be32(frame + 4) & HEADER_SIZE_MASK; }
 
 /* Strings unescape to no more than the header has. A header beyond the reactor's own scratch gets memory for the
  * moment. */
 static int decode(struct pymq_reactor *reactor, const uint8_t *frame, size_t size, uint8_t **borrowed) {
-    size_t header_size = pymq_load_be32(frame + 4) & HEADER_SIZE_MASK;
-    uint8_t *scratch = reactor->scratch;
-    size_t scratch_size = SCRATCH_SIZE;
+    size_t header_size = header_size_of(frame);
     *borrowed = NULL;
-    if (header_size > SCRATCH_SIZE && header_size <= size) {
-        scratch = *borrowed = malloc(header_size);
-        scratch_size = header_size;
-        if (scratch == NULL)
-            return PYMQ_EUNSUPPORTED;
-    }
-    return pymq_command_decode(frame, size, scratch, scratch_size, &reactor->command);
+    if (header_size <= SCRATCH_SIZE || header_size > size)
+        return pymq_command_decode(frame, size, reactor->scratch, SCRATCH_SIZE, &reactor->command);
+    *borrowed = pymq_buffer_make(header_size);
+    if (*borrowed == NULL)
+        return PYMQ_EUNSUPPORTED;
+    return pymq_command_decode(frame, size, *borrowed, header_size, &reactor->command);
+}
+
+/* A frame decoded outside of a turn. NULL when it cannot be, or there is no memory for it. */
+struct frame_reading *pymq_frame_read(const uint8_t *frame, size_t size) {
+    if (size < PYMQ_FRAME_PREFIX_SIZE || header_size_of(frame) > size)
+        return NULL;
+    size_t room = sizeof(struct frame_reading) + header_size_of(frame);
+    struct frame_reading *reading = pymq_buffer_make(room);
+    if (reading == NULL)
+        return NULL;
+    reading->room = room;
+    if (pymq_command_decode(frame, size, reading->scratch, room - sizeof *reading, &reading->command) == PYMQ_OK)
+        return reading;
+    pymq_frame_read_free(reading);
+    return NULL;
+}
+
+void pymq_frame_read_free(struct frame_reading *reading) {
+    if (reading != NULL)
+        pymq_buffer_free(reading, reading->room);
 }
 
 static void serve_request(struct pymq_connection *connection, const struct pymq_command *command, const uint8_t *frame,
@@ -59,7 +77,8 @@ bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, 
     } else {
         trusted = false;
     }
-    free(borrowed);
+    if (borrowed != NULL)
+        pymq_buffer_free(borrowed, header_size_of(frame));
     count(&reactor->counters.frames_in, 1);
     return trusted;
 }

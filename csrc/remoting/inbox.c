@@ -29,7 +29,7 @@ int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_
                       uint32_t flags, struct chunk *frame) {
     struct letter *letter = malloc(sizeof *letter);
     if (letter == NULL) {
-        free(frame);
+        pymq_chunk_discard(frame);
         return PYMQ_ENOMEM;
     }
     letter->kind = kind;
@@ -78,7 +78,7 @@ static void letter_open(struct pymq_reactor *reactor, struct letter *letter) {
         if (usable)
             pymq_output_take_frame(connection, letter->frame);
         else
-            free(letter->frame);
+            pymq_chunk_discard(letter->frame);
         break;
     case LETTER_CLOSE:
         if (usable)
@@ -103,7 +103,7 @@ void pymq_inbox_discard(struct pymq_reactor *reactor) {
     struct letter *letter = inbox_take(reactor);
     while (letter != NULL) {
         struct letter *next = letter->next;
-        free(letter->frame);
+        pymq_chunk_discard(letter->frame);
         free(letter);
         letter = next;
     }

@@ -11,7 +11,6 @@
 #include "remoting_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -22,19 +21,21 @@ void pymq_input_free(struct pymq_connection *connection) {
     if (connection->input == NULL)
         return;
     count(&connection->reactor->counters.buffer_bytes, -(int64_t)connection->input_capacity);
-    free(connection->input);
+    pymq_buffer_free(connection->input, connection->input_capacity);
     connection->input = NULL;
     connection->input_start = connection->input_size = connection->input_capacity = 0;
 }
 
-/* Room for `size` bytes in all; at most twice what has come. */
-static bool input_room(struct pymq_connection *connection, size_t size) {
+/* Room for `size` bytes in all: at most twice what has come, and no more than the `frame_size` that is to come. */
+static bool input_room(struct pymq_connection *connection, size_t size, size_t frame_size) {
     if (size <= connection->input_capacity)
         return true;
     size_t capacity = size < INPUT_SIZE_MIN ? INPUT_SIZE_MIN : size;
     if (connection->input_capacity != 0 && capacity < (size_t)connection->input_capacity * 2)
         capacity = (size_t)connection->input_capacity * 2;
-    uint8_t *grown = realloc(connection->input, capacity);
+    if (capacity > frame_size && frame_size >= size)
+        capacity = frame_size;
+    uint8_t *grown = pymq_buffer_grow(connection->input, connection->input_capacity, capacity);
     if (grown == NULL)
         return false;
     count(&connection->reactor->counters.buffer_bytes, (int64_t)capacity - connection->input_capacity);
@@ -52,12 +53,13 @@ static void input_keep(struct pymq_connection *connection, const uint8_t *source
     bool lies_inside = connection->input != NULL && source >= connection->input &&
                        source < connection->input + connection->input_capacity;
     if (lies_inside && size <= CARRIED_SIZE_MAX && connection->input_capacity > INPUT_SIZE_LARGE) {
+        uint32_t large_size = connection->input_capacity;
         uint8_t *large = connection->input; /* the remains of a large frame's memory are not kept for a small rest */
         count(&connection->reactor->counters.buffer_bytes, -(int64_t)connection->input_capacity);
         connection->input = NULL;
         connection->input_capacity = 0;
         input_keep(connection, source, size);
-        free(large);
+        pymq_buffer_free(large, large_size);
         return;
     }
     if (lies_inside) {
@@ -65,7 +67,7 @@ static void input_keep(struct pymq_connection *connection, const uint8_t *source
         connection->input_size = connection->input_start + (uint32_t)size;
         return;
     }
-    if (!input_room(connection, size)) {
+    if (!input_room(connection, size, SIZE_MAX)) {
         pymq_connection_doom(connection);
         return;
     }
@@ -177,7 +179,7 @@ static size_t read_in_place(struct pymq_connection *connection, size_t carried) 
     }
     size_t behind = got - room;                                          /* bytes in the shared buffer */
     size_t mine = behind < missing - room ? behind : missing - room;     /* of those, still this frame's */
-    if (!input_room(connection, carried + room + mine)) {
+    if (!input_room(connection, carried + room + mine, (size_t)frame_size)) {
         pymq_connection_doom(connection);
         return got;
     }

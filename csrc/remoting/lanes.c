@@ -7,7 +7,6 @@
 #include "remoting_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -76,9 +75,14 @@ int pymq_transport_wake_fd(const struct pymq_transport *transport) { return tran
 
 /* ---- putting in --------------------------------------------------------------------------------------------- */
 
+static void handed_free(struct pymq_handed *handed) {
+    if (handed != NULL)
+        pymq_buffer_free(handed, sizeof *handed + handed->size);
+}
+
 static struct pymq_handed *handed_make(pymq_connection_id id, const struct pymq_host *peer, int64_t now_us,
                                        const uint8_t *frame, size_t size) {
-    struct pymq_handed *handed = malloc(sizeof *handed + size);
+    struct pymq_handed *handed = pymq_buffer_make(sizeof *handed + size);
     if (handed == NULL)
         return NULL;
     memset(handed, 0, sizeof *handed);
@@ -160,7 +164,7 @@ int pymq_lane_put(struct pymq_transport *transport, enum pymq_lane which, pymq_c
         wake_raise(transport);
         return PYMQ_OK;
     }
-    free(handed);
+    handed_free(handed);
     atomic_fetch_add_explicit(&lane->refused, 1, memory_order_relaxed);
     if (command != NULL) {
         pymq_frame_refuse(transport, id, command, remark, (size_t)refusal);
@@ -223,29 +227,26 @@ struct pymq_handed *pymq_transport_take(struct pymq_transport *transport, enum p
 
 void pymq_handed_free(struct pymq_transport *transport, struct pymq_handed *handed) {
     (void)transport;
-    free(handed);
+    handed_free(handed);
 }
 
 /* ---- fast failure ------------------------------------------------------------------------------------------- */
 
 static void refuse_expired(struct pymq_transport *transport, enum pymq_lane which, struct pymq_handed *handed,
                            int64_t now_us, int64_t waiting) {
-    struct pymq_command *command = malloc(sizeof *command);
-    uint8_t *scratch = malloc(handed->size);
-    if (command != NULL && scratch != NULL &&
-        pymq_command_decode(handed->frame, handed->size, scratch, handed->size, command) == PYMQ_OK) {
+    struct frame_reading *reading = pymq_frame_read(handed->frame, handed->size);
+    if (reading != NULL) {
         char remark[REMARK_SIZE];
         int size = snprintf(remark, sizeof remark,
                             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
                             "period in queue: %lldms, size of queue: %lld, limit of lane %s: %dms",
                             (long long)((now_us - handed->received_us) / 1000), (long long)waiting, lane_names[which],
                             transport->config.lane_wait_ms[which]);
-        pymq_frame_refuse(transport, handed->connection, command, remark, (size_t)size);
+        pymq_frame_refuse(transport, handed->connection, &reading->command, remark, (size_t)size);
     }
-    free(scratch);
-    free(command);
+    pymq_frame_read_free(reading);
     tell_dropped(transport, handed->connection, handed->code, handed->frame, handed->size);
-    free(handed);
+    handed_free(handed);
 }
 
 /* Answer what has waited too long. Returns when the next one will have (CLOCK_MONOTONIC ms), INT64_MAX for never. */
@@ -286,7 +287,7 @@ void pymq_lanes_free(struct pymq_transport *transport) {
                 close(handed->fd);
             else if (handed->kind == PYMQ_HANDED_FRAME && which != PYMQ_LANE_REPLY)
                 tell_dropped(transport, handed->connection, handed->code, handed->frame, handed->size);
-            free(handed);
+            handed_free(handed);
         }
         pthread_mutex_destroy(&lane->lock);
     }

@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -23,7 +22,7 @@ struct chunk *pymq_chunk_make(struct pymq_reactor *reactor, size_t size) {
         reactor->pool = chunk->next;
         reactor->pooled--;
     } else {
-        chunk = malloc(sizeof *chunk + capacity);
+        chunk = pymq_buffer_make(sizeof *chunk + capacity);
         if (chunk == NULL)
             return NULL;
     }
@@ -34,13 +33,19 @@ struct chunk *pymq_chunk_make(struct pymq_reactor *reactor, size_t size) {
 
 /* A frame of another thread's, on its way to an output. */
 struct chunk *pymq_chunk_of_frame(const uint8_t *frame, size_t size) {
-    struct chunk *chunk = malloc(sizeof *chunk + size);
+    struct chunk *chunk = pymq_buffer_make(sizeof *chunk + size);
     if (chunk == NULL)
         return NULL;
     memset(chunk, 0, sizeof *chunk);
     chunk->capacity = chunk->size = (uint32_t)size;
     memcpy(chunk->data, frame, size);
     return chunk;
+}
+
+/* A chunk of bytes that is in no output. */
+void pymq_chunk_discard(struct chunk *chunk) {
+    if (chunk != NULL)
+        pymq_buffer_free(chunk, sizeof *chunk + chunk->capacity);
 }
 
 void pymq_chunk_free(struct pymq_reactor *reactor, struct chunk *chunk) {
@@ -54,7 +59,7 @@ void pymq_chunk_free(struct pymq_reactor *reactor, struct chunk *chunk) {
         reactor->pool = chunk;
         reactor->pooled++;
     } else {
-        free(chunk);
+        pymq_chunk_discard(chunk);
     }
 }
 
@@ -127,7 +132,7 @@ void pymq_output_take_frame(struct pymq_connection *connection, struct chunk *fr
             memcpy(target, frame->data, size);
             pymq_connection_commit(connection, size);
         }
-        free(frame);
+        pymq_chunk_discard(frame);
         return;
     }
     pymq_output_append(connection, frame);

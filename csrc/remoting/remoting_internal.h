@@ -221,6 +221,11 @@ void pymq_reactor_make_ready(struct pymq_reactor *reactor, struct pymq_connectio
 int pymq_reactor_make(struct pymq_transport *transport, unsigned index, struct pymq_error *error);
 void pymq_reactor_free(struct pymq_reactor *reactor);
 
+/* buffers.c */
+void *pymq_buffer_make(size_t size);
+void *pymq_buffer_grow(void *memory, size_t size, size_t grown);
+void pymq_buffer_free(void *memory, size_t size);
+
 /* inbox.c */
 int pymq_reactor_post(struct pymq_reactor *reactor, enum letter_kind kind, pymq_connection_id connection,
                       uint32_t flags, struct chunk *frame);
@@ -247,6 +252,13 @@ size_t pymq_connection_read(struct pymq_connection *connection);
 void pymq_input_free(struct pymq_connection *connection);
 
 /* frames.c: offer one whole frame; false when the stream cannot be trusted any more */
+struct frame_reading {
+    struct pymq_command command;
+    size_t room; /* bytes of all this */
+    uint8_t scratch[];
+};
+struct frame_reading *pymq_frame_read(const uint8_t *frame, size_t size);
+void pymq_frame_read_free(struct frame_reading *reading);
 bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, size_t size);
 void pymq_frame_refuse(struct pymq_transport *transport, pymq_connection_id id, const struct pymq_command *command,
                        const char *remark, size_t remark_size);
@@ -254,6 +266,7 @@ void pymq_frame_refuse(struct pymq_transport *transport, pymq_connection_id id, 
 /* output.c, spans.c */
 struct chunk *pymq_chunk_make(struct pymq_reactor *reactor, size_t size);
 struct chunk *pymq_chunk_of_frame(const uint8_t *frame, size_t size);
+void pymq_chunk_discard(struct chunk *chunk);
 void pymq_chunk_free(struct pymq_reactor *reactor, struct chunk *chunk);
 void pymq_output_append(struct pymq_connection *connection, struct chunk *chunk);
 void pymq_output_make_dirty(struct pymq_connection *connection);

@@ -18,7 +18,7 @@ static void release_all(struct pymq_store *store, struct pymq_span *spans, size_
 
 static bool append_spans(struct pymq_connection *connection, struct pymq_store *store, struct pymq_span *spans,
                          size_t span_count) {
-    struct chunk *chunk = malloc(sizeof *chunk + span_count * sizeof *spans);
+    struct chunk *chunk = malloc(sizeof *chunk + span_count * sizeof *spans); /* capacity 0: small, to free() */
     if (chunk == NULL)
         return false;
     memset(chunk, 0, sizeof *chunk);

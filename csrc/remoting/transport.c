@@ -260,15 +260,10 @@ int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_i
     struct pymq_host peer;
     if (reactor == NULL || !peer_of(reactor, connection, &peer))
         return PYMQ_ECLOSED;
-    struct pymq_command *command = malloc(sizeof *command);
-    uint8_t *scratch = malloc(size);
-    int status = PYMQ_ENOMEM;
-    if (command != NULL && scratch != NULL) {
-        bool known = pymq_command_decode(frame, size, scratch, size, command) == PYMQ_OK;
-        status = pymq_lane_put(transport, known ? pymq_lane_of(transport, command->code) : PYMQ_LANE_ADMIN, connection,
-                               &peer, monotonic_us(), known ? command : NULL, frame, size, reason);
-    }
-    free(scratch);
-    free(command);
+    struct frame_reading *reading = pymq_frame_read(frame, size);
+    const struct pymq_command *command = reading != NULL ? &reading->command : NULL;
+    enum pymq_lane lane = command != NULL ? pymq_lane_of(transport, command->code) : PYMQ_LANE_ADMIN;
+    int status = pymq_lane_put(transport, lane, connection, &peer, monotonic_us(), command, frame, size, reason);
+    pymq_frame_read_free(reading);
     return status;
 }

@@ -119,6 +119,32 @@ def test_a_client_that_never_reads_is_not_read_from_and_its_memory_is_bounded(
     server.until(lambda stats: stats["buffer_bytes"] == 0, "memory returns")
 
 
+def test_large_frames_leave_the_process_as_small_as_it_was(server: EchoServer) -> None:
+    """Goal: a burst of large frames costs nothing afterwards. Method: echo them, hold halves of them, compare memory."""
+    with server.connect() as peer:
+        peer.echo(1)
+    before = server.stats()["anonymous_bytes"]
+
+    def echo_large() -> None:
+        with server.connect() as large:
+            for number in range(4):
+                large.echo(number, b"x" * (15 * MIB))
+
+    threads = [threading.Thread(target=echo_large) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    halves = [server.connect() for _ in range(20)]
+    for half in halves:
+        half.write(frame(CODE_ECHO, 1, b"x" * (10 * MIB))[: 8 * MIB])
+    server.until(lambda stats: stats["buffer_bytes"] >= 160 * MIB, "the halves are held")
+    for half in halves:
+        half.socket.close()
+    after = server.until(lambda stats: stats["buffer_bytes"] == 0, "they are given up")
+    assert after["anonymous_bytes"] - before < 40 * MIB
+
+
 def test_connections_cut_in_the_middle_of_a_frame_leave_nothing_behind(server: EchoServer) -> None:
     """Goal: half a frame is nothing. Method: cut frames of several sizes at several places, by close and by reset."""
     with well_behaved(server):
