@@ -39,7 +39,7 @@ class GetResult(NamedTuple):
     max_offset: int
     suggest_slave: bool
     body: bytes
-    count: int
+    message_count: int
 
 class Refusal(NamedTuple):
     """How a send that the store refused is answered."""

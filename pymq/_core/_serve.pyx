@@ -78,7 +78,7 @@ class GetResult(_NamedTuple):
     max_offset: int
     suggest_slave: bool
     body: bytes
-    count: int
+    message_count: int
 
 
 class Refusal(_NamedTuple):

@@ -1,16 +1,16 @@
 /* Native serving: send, pull and consumer offsets, from tables the control loop publishes.
  *
- * One rule decides who serves a request: natively only when everything it needs is in these tables and nothing about it is
- * special. Anything else is handed to the control loop with a reason, which calls the functions below itself: nothing is
- * implemented twice in meaning. With `native` off every request is handed over (dataPlane=python), while tables, offsets,
- * holds and parked answers stay the same objects.
+ * One rule decides who serves a request: natively only when everything it needs is in these tables and nothing about it
+ * is special. Anything else is handed to the control loop with a reason, which calls the functions below itself: nothing
+ * is implemented twice in meaning. With `native` off every request is handed over (dataPlane=python), while tables,
+ * offsets, holds and parked answers stay the same objects.
  *
  * Tables are read by reactors inside their turns without any lock, and changed by the control loop between
  * pymq_transport_exclude and _include (the pymq_serve_publish_* functions do that themselves). When such a function has
  * returned, no reactor acts on the older row any more.
  *
- * Consumer offsets live only here; the control loop reads snapshots to persist them. Their rows have atomics of their own,
- * so a commit needs no exclusion; making a new row does (then the request is handed over once, with UNKNOWN_GROUP).
+ * Consumer offsets live only here; the control loop reads snapshots to persist them. Their rows have atomics of their
+ * own, so a commit needs no exclusion; making a new row does (then the request is handed over once, with UNKNOWN_GROUP).
  */
 #ifndef PYMQ_SERVE_H
 #define PYMQ_SERVE_H
@@ -25,9 +25,9 @@ enum pymq_reason {
     PYMQ_REASON_CODE = 0,         /* not one of the codes served natively */
     PYMQ_REASON_PLANE,            /* dataPlane=python */
     PYMQ_REASON_HEADER,           /* the C parser did not accept the header outright */
-    PYMQ_REASON_FIELD,            /* a field is missing, malformed or out of range: the answer is an error to be worded */
+    PYMQ_REASON_FIELD,            /* a field is missing, malformed or out of range: an error to be worded */
     PYMQ_REASON_TOPIC_UNKNOWN,
-    PYMQ_REASON_TOPIC_SPECIAL,    /* system, retry beyond its maximum, static, ordered while the broker is read-only … */
+    PYMQ_REASON_TOPIC_SPECIAL,    /* system, retry, static, ordered while the broker is read-only … */
     PYMQ_REASON_GROUP_UNKNOWN,    /* no such group, or no offset row for it on this topic yet */
     PYMQ_REASON_GROUP_SPECIAL,    /* disabled, broadcast refused, forbidden … */
     PYMQ_REASON_SUBSCRIPTION,     /* none, or older than the request's */
@@ -37,7 +37,7 @@ enum pymq_reason {
     PYMQ_REASON_ROLE,             /* slave, or refusing writes */
     PYMQ_REASON_STORE,            /* the store refused: the answer is an error to be worded */
     PYMQ_REASON_HOLD_ENDED,       /* a held pull of the control loop's is to be run again, without suspending */
-    PYMQ_REASON_ORDER,            /* an earlier request of this connection for the same topic is with the control loop still */
+    PYMQ_REASON_ORDER,            /* an earlier send of this connection to the topic is with the control loop still */
     PYMQ_REASONS,
 };
 const char *pymq_reason_name(int reason); /* "topic-unknown"; never NULL */
@@ -97,7 +97,8 @@ struct pymq_topic_row {
 
 /* Insert or replace; the row keeps its incarnation unless the topic was removed in between. */
 int pymq_serve_publish_topic(struct pymq_serve *serve, const struct pymq_topic_row *row);
-/* Remove, end its holds (answered TOPIC_NOT_EXIST by the control loop: handed over with HOLD_ENDED), remove its offsets when asked. */
+/* Remove, end its holds (answered TOPIC_NOT_EXIST by the control loop: handed over with HOLD_ENDED), remove its offsets
+ * when asked. */
 void pymq_serve_remove_topic(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too);
 
 enum pymq_group_flag {
@@ -122,18 +123,19 @@ struct pymq_subscription_row {
     uint32_t group_size, topic_size;
     int64_t version;                /* subVersion */
     bool all;                       /* "*" */
-    bool special;                   /* not tags, class filter, more than PYMQ_TAGS_MAX …: pulls go to the control loop */
+    bool special;                   /* not tags, class filter, more than PYMQ_TAGS_MAX …: served by the control loop */
     uint32_t tag_count;
     int32_t tag_hashes[PYMQ_TAGS_MAX]; /* Java's hash of each tag */
 };
 int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_subscription_row *row);
-void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                                    uint32_t topic_size);
+void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
+                                    const uint8_t *topic, uint32_t topic_size);
 
 /* Until released, sends of this connection to `topic` are handed over too (ORDER), so that a pipelined producer is not
- * reordered by the switch to the native path: entered by the reactor itself when it hands over a send, left by the control loop
- * through this call once that send is in the log. */
-void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic, uint32_t topic_size);
+ * reordered by the switch to the native path: entered by the reactor itself when it hands over a send, left by the
+ * control loop through this call once that send is in the log or refused. */
+void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic,
+                             uint32_t topic_size);
 
 /* ---- consumer offsets ------------------------------------------------------------------------------------------ */
 
@@ -169,13 +171,13 @@ struct pymq_put {
 /* Append `count` messages together (a batch) or one by one. Never waits for a flush. */
 int pymq_serve_put(struct pymq_serve *serve, struct pymq_put *puts, size_t count, bool together);
 
-/* Answer `connection` with `frame` once everything below `end_offset` is acknowledged (at once if it is); with `late` when
- * send_timeout_ms pass first; with `failed` when the store stops acknowledging. Frames are copied. In order with the reactor's own
- * parked sends. connection 0: nobody to answer, PYMQ_EINVAL. */
-int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int64_t end_offset, const uint8_t *frame, size_t size,
-                    const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size);
+/* Answer `connection` with `frame` once everything below `end_offset` is acknowledged (at once if it is); with `late`
+ * when send_timeout_ms pass first; with `failed` when the store stops acknowledging. Frames are copied. In order with
+ * the reactor's own parked sends. connection 0: nobody to answer, PYMQ_EINVAL. */
+int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int64_t end_offset, const uint8_t *frame,
+                    size_t size, const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size);
 
-/* Why a send was not taken, in Apache's words: the answer to a store's status, or PYMQ_ETIMEDOUT for a store that is busy. */
+/* Why a send was not taken, in Apache's words: the answer to a store's status, or PYMQ_ETIMEDOUT for a busy store. */
 #define PYMQ_REMARK_MAX 512
 struct pymq_refusal {
     int32_t code;
@@ -233,12 +235,13 @@ bool pymq_serve_offset_is_pending(struct pymq_serve *serve, const uint8_t *group
 void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                            uint32_t topic_size, int64_t messages, int64_t bytes);
 
-/* Hold `frame` (a pull of the control loop's) until a message with one of the tags arrives at or behind `offset` in the queue, or
- * `timeout_ms` pass, or the topic, group, role or broker ends it; then it is handed over again with HOLD_ENDED. */
+/* Hold `frame` (a pull of the control loop's) until a message with one of the tags arrives at or behind `offset` in the
+ * queue, or `timeout_ms` pass, or the topic, group, role or broker ends it; then it is handed over again with
+ * HOLD_ENDED. */
 int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *frame, size_t size,
                     const struct pymq_get *get, const uint8_t *group, uint32_t group_size, int32_t timeout_ms);
-/* End holds: of a topic (group empty), a group (topic empty) or all (both empty). Native ones are run again without suspending;
- * the control loop's are handed over. Returns how many. */
+/* End holds: of a topic (group empty), a group (topic empty) or all (both empty). Native ones are run again without
+ * suspending; the control loop's are handed over. Returns how many. */
 size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
                             uint32_t group_size);
 

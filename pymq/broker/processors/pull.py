@@ -147,7 +147,7 @@ class PullProcessor:
             log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
         if found.status == GET_FOUND:
-            serve.count_pull(pull.group, pull.topic, found.count, len(found.body))
+            serve.count_pull(pull.group, pull.topic, found.message_count, len(found.body))
         return Outcome(
             code_of(found, pull.offset),
             STATUS_NAMES[found.status],
