@@ -110,7 +110,11 @@ class ClientManager:
         info = self._consumers.get(data.group_name)
         if info is None:
             info = self._consumers[data.group_name] = ConsumerGroupInfo(data.group_name, data)
+        model = info.message_model
         joined = info.put_channel(channel, data)
+        group = self._broker.groups.get(info.name)
+        if group is not None and not group.consume_broadcast_enable and (joined or model != info.message_model):
+            self._broker.publisher.group(group)  # whether its pulls are special depends on its members
         if joined:
             log.info(
                 "consumer joined group=%s client=%s model=%s type=%s address=%s",

@@ -67,10 +67,14 @@ class Publisher:
         )
 
     def _is_group_special(self, group: SubscriptionGroup) -> bool:
-        """Whether a pull has to be looked at: something forbidden, a kind of pull refused."""
+        """Whether a pull has to be looked at: something forbidden, a kind of pull refused.
+
+        A group that may not broadcast is made so by mqadmin as a matter of course; it counts only once its members do.
+        """
         config = self._broker.config
+        members = self._broker.clients.consumer_group(group.group_name)
         return (
-            not group.consume_broadcast_enable
+            (not group.consume_broadcast_enable and members is not None and members.broadcasting)
             or not config.lite_pull_message_enable
             or config.reject_pull_consumer_enable
             or self._broker.groups.has_forbidden(group.group_name)

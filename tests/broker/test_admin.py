@@ -86,6 +86,7 @@ def test_a_created_topic_is_configured_routed_and_can_be_sent_to(broker, wire):
         ("bad6", {"readQueueNums": "99999999999999999999"}, ResponseCode.SYSTEM_ERROR, "readQueueNums"),
         ("bad7", {"perm": "2147483648"}, ResponseCode.SYSTEM_ERROR, "perm"),
         ("bad8", {"perm": "1_0"}, ResponseCode.SYSTEM_ERROR, "perm"),
+        ("bad9", {"topicFilterType": "NO_TAG"}, ResponseCode.SYSTEM_ERROR, "[NO_TAG] value invalid"),
         ("bad5", {"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER, "-1 queues"),
     ],
 )

@@ -107,6 +107,14 @@ def test_unregistering_takes_the_client_out_of_both_tables(broker):
     assert broker.clients.producers("p") == []
 
 
+def test_a_client_may_leave_without_saying_who_it_is(broker):
+    """Its connection says it; Apache does not insist on clientID either."""
+    beat(broker)
+    left = ClientProcessor(broker).unregister(request(RequestCode.UNREGISTER_CLIENT, {"consumerGroup": "g"}))
+    assert asyncio.run(left).code == ResponseCode.SUCCESS
+    assert broker.clients.consumer_group("g") is None
+
+
 def test_unregistering_from_an_unknown_group_makes_it_as_5_5_0_does(broker):
     """Found by comparing random sequences: a later commit of the group is then accepted."""
     fields = {"clientID": "c1", "consumerGroup": "never-seen"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
 from pymq.broker.clients import ClientChannel
+from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.subscriptions import ConsumerData, Heartbeat, SubscriptionData
 from pymq.remoting.codes import RequestCode
 from tests.broker.fakes import FakeBroker
@@ -176,6 +178,19 @@ def test_clients_silent_for_120_s_are_closed_and_forgotten(broker, silent_s, gon
     assert sorted(broker.server.closed) == ([1, 2] if gone else [])
     assert broker.clients.consumer_group("g").client_ids() == (["client-3"] if gone else ["client-1", "client-3"])
     assert bool(broker.clients.producers("p")) is not gone
+
+
+def test_a_group_that_may_not_broadcast_is_special_only_while_its_members_do(broker):
+    """mqadmin makes every group so; its pulls must be served natively all the same."""
+    group = SubscriptionGroup(group_name="g", consume_broadcast_enable=False)
+    asyncio.run(broker.groups.update([group]))
+    assert not broker.serve.groups["g"]["special"]
+    join(broker, 1)
+    assert not broker.serve.groups["g"]["special"]
+    join(broker, 2, consumer(tags("*"), message_model="BROADCASTING"))
+    assert broker.serve.groups["g"]["special"]
+    join(broker, 2)
+    assert not broker.serve.groups["g"]["special"]
 
 
 def test_producers_come_and_go(broker):

@@ -84,7 +84,6 @@ class ClientProcessor:
     async def unregister(self, request: Request) -> Command:
         """A client stops."""
         fields = request.command.fields
-        text_field(request.command, "clientID")
         producer, consumer = fields.get("producerGroup"), fields.get("consumerGroup")
         if producer is not None:
             self._broker.clients.unregister_producer(producer, request.connection)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pymq.broker import names
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
-from pymq.broker.topic_config import SINGLE_TAG, TopicConfig
+from pymq.broker.topic_config import FILTER_TYPES, SINGLE_TAG, TopicConfig
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -50,12 +50,15 @@ class TopicAdmin:
         """Create or change one topic."""
         command = request.command
         topic = text_field(command, "topic")
+        filter_type = command.fields.get("topicFilterType", SINGLE_TAG)
+        if filter_type not in FILTER_TYPES:
+            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{filter_type}] value invalid")
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=integer_field(command, "readQueueNums"),
             write_queue_nums=integer_field(command, "writeQueueNums"),
             perm=integer_field(command, "perm"),
-            topic_filter_type=command.fields.get("topicFilterType", SINGLE_TAG),
+            topic_filter_type=filter_type,
             topic_sys_flag=integer_field(command, "topicSysFlag", 0),
             order=boolean_field(command, "order"),
             attributes=parse_attributes(command.fields.get("attributes") or ""),
