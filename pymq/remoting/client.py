@@ -288,7 +288,11 @@ def split_address(address: str) -> tuple[str, int]:
 async def connect_socket(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
     """A connected, non-blocking socket; the first address of the name that answers."""
     failure: OSError | None = None
-    for family, kind, protocol, _, where in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:  # a number is no name to be asked for in a thread
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, where in found:
         attempt = socket.socket(family, kind, protocol)
         try:
             attempt.setblocking(False)

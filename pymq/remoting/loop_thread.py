@@ -46,4 +46,5 @@ class LoopThread:
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
             self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()

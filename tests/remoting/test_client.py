@@ -196,7 +196,8 @@ def test_callbacks_are_called_once_with_the_answer_or_the_error(served: Served):
     got: dict[str, list[Command | RemotingCallError]] = {"good": [], "late": [], "nobody": []}
 
     async def scenario() -> None:
-        async with served(prepare) as (_, client, address):
+        # The one that times out must not take the connection from the one that is answered.
+        async with served(prepare, client_config=config(close_socket_if_timeout=False)) as (_, client, address):
             client.invoke_callback(address, Command(ECHO), TIMEOUT_S, got["good"].append)
             client.invoke_callback(address, Command(SILENT), 0.05, got["late"].append)
             client.invoke_callback(unused_address(), Command(ECHO), TIMEOUT_S, got["nobody"].append)
@@ -290,6 +291,16 @@ def test_the_blocking_client_calls_from_threads(served: Served):
                 client.invoke(address, Command(SILENT), 0.15)
             assert client.invoke(address, Command(ECHO), TIMEOUT_S).code == 0
         client.close()
+
+    asyncio.run(scenario())
+
+
+def test_names_are_looked_up(served: Served):
+    """Goal: hosts by name. Method: the one name every machine knows."""
+
+    async def scenario() -> None:
+        async with served(prepare) as (server, client, _):
+            assert (await client.invoke(f"localhost:{server.ports[0]}", Command(ECHO), TIMEOUT_S)).code == 0
 
     asyncio.run(scenario())
 
