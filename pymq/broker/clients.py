@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.subscriptions import BROADCASTING, ConsumerData, SubscriptionData
 from pymq.remoting.codes import RequestCode
-from pymq.remoting.command import Command
+from pymq.remoting.command import Command, next_opaque
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -182,7 +182,8 @@ class ClientManager:
         if not self._broker.config.notify_consumer_ids_changed_enable:
             return
         for connection in list(info.channels):
-            command = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": info.name})
+            fields = {"consumerGroup": info.name}
+            command = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, opaque=next_opaque())
             self._broker.server.push(connection, command)
 
     def changed_fingerprint(self, group: str, fingerprint: int) -> bool:

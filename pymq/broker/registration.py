@@ -22,7 +22,7 @@ from pymq.remoting import json_dialect
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
-from pymq.remoting.errors import RemotingCallError
+from pymq.remoting.errors import CodecError, RemotingCallError
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -108,7 +108,20 @@ class Registration:
         if address in self._failing:
             self._failing.discard(address)
             log.info("registered again name_server=%s", address)
+        await self._take_order(address, answer.body)
         return True
+
+    async def _take_order(self, address: str, body: bytes) -> None:
+        """A name server answers with its ORDER_TOPIC_CONFIG: those topics are ordered here."""
+        if not body:
+            return
+        try:
+            table = json_dialect.loads(body).get("table") or {}
+            await self._broker.topics.mark_ordered(table)
+        except (CodecError, AttributeError, TypeError) as error:
+            log.warning("order configuration cannot be read name_server=%s because=%s", address, error)
+        except OSError as error:
+            log.error("topics not marked as ordered error=%s", error)
 
     async def _is_behind(self, address: str) -> bool:
         """Whether that name server knows another version of our topics, or cannot say."""

@@ -165,6 +165,17 @@ class TopicManager:
             log.info("topic updated old=%s new=%s", old, changed[-1])
         await self._bring(changed)
 
+    async def mark_ordered(self, topics: Iterable[str]) -> None:
+        """Make topics ordered that name servers have an order configuration for.
+
+        Raises:
+            OSError: the file could not be written; nothing has changed.
+        """
+        found = [config for config in map(self._table.get, topics) if config is not None and not config.order]
+        if found:
+            log.info("topics ordered topics=%s", [config.topic_name for config in found])
+            await self._bring([dataclasses.replace(config, order=True) for config in found])
+
     async def delete(self, topic: str) -> bool:
         """Remove the topic from table, reactors (with its offsets) and file; False when there is none.
 

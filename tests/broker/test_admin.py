@@ -292,6 +292,21 @@ def test_a_reset_outside_the_queue_or_of_nothing_is_refused(wire):
     assert nowhere.code == ResponseCode.TOPIC_NOT_EXIST
 
 
+def test_units_of_a_queue_are_shown_from_an_index_on(wire):
+    """Units of a queue are shown from an index on."""
+    create_topic(wire, "units", 1)
+    for tag in ("A", "B", "A"):
+        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("units", 0, f"TAGS\x01{tag}\x02"), b"x")
+    ask = {"topic": "units", "queueId": "0", "index": "1", "count": "5", "consumerGroup": "nobody"}
+    body = json.loads(wire.call(RequestCode.QUERY_CONSUME_QUEUE, ask).body)
+    assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 3)
+    assert [unit["tagsCode"] for unit in body["queueData"]] == [ord("B"), ord("A")]
+    first, second = body["queueData"]
+    assert second["physicOffset"] == first["physicOffset"] + first["physicSize"]
+    assert body["filterData"] == "nobody@units is not online!"
+    assert wire.call(RequestCode.QUERY_CONSUME_QUEUE, ask | {"queueId": "7"}).remark == "7@units is not exist!"
+
+
 def test_configuration_is_shown_changed_and_kept(broker, wire):
     """Configuration is shown changed and kept."""
     shown = wire.call(RequestCode.GET_BROKER_CONFIG)

@@ -158,6 +158,18 @@ def test_a_compressed_body_is_what_newer_brokers_send(broker):
     assert raw[12 + size : 12 + size + length].decode() == 'orders 3 16 6 SINGLE_TAG {"message.type":"FIFO"}'
 
 
+def test_topics_with_an_order_configuration_become_ordered(broker):
+    """The name server's answer carries ORDER_TOPIC_CONFIG; an unreadable one is left alone."""
+    asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
+    registration, client = make(broker, "ns1:9876")
+    client.answers["ns1:9876"] = lambda command: command.reply(body=b'{"table":{"orders":"broker-a:4","none":"x:1"}}')
+    assert asyncio.run(registration.register_all()) == 1
+    assert broker.topics.get("orders").order
+    assert broker.topics.get("none") is None
+    client.answers["ns1:9876"] = lambda command: command.reply(body=b"[nonsense")
+    assert asyncio.run(registration.register_all()) == 1
+
+
 def test_nothing_is_registered_behind_the_good_bye(broker):
     """Nothing is registered behind the good bye."""
     registration, client = make(broker)

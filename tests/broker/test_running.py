@@ -95,6 +95,25 @@ def test_stopping_twice_is_stopping_once(tmp_path):
     assert asyncio.run(scenario())
 
 
+def test_a_disk_above_its_warning_level_refuses_sends_until_there_is_room(tmp_path):
+    """The disk is what the test says it is; housekeeping looks every 50 ms."""
+    full = [0.95]
+    store = SMALL.replace(clean_resource_interval_ms=50, flush_consumer_offset_interval_ms=50)
+    broker = pymq.Broker(config_in(tmp_path, store=store), disk_probe=lambda path: full[0])
+    with broker.running(), Wire(broker.config.listen_port) as wire:
+
+        def codes_until(wanted):
+            while True:
+                answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("BenchmarkTest"), b"x")
+                if answer.code == wanted:
+                    return answer
+
+        refused = codes_until(ResponseCode.SERVICE_NOT_AVAILABLE)
+        assert refused.remark
+        full[0] = 0.5
+        assert codes_until(ResponseCode.SUCCESS).fields["queueId"] == "0"
+
+
 def test_sends_before_their_start_time_are_not_served_natively(tmp_path):
     """Sends before their start time are not served natively."""
     far = 1 << 50

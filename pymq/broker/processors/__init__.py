@@ -23,6 +23,7 @@ PROCESSORS = (
     ("admin.clients", "ClientAdmin"),
     ("admin.consumers", "ConsumeAdmin"),
     ("admin.offsets", "OffsetAdmin"),
+    ("admin.queues", "QueueAdmin"),
     ("admin.brokers", "BrokerAdmin"),
 )
 
