@@ -24,7 +24,7 @@ class ConfigFile:
     """A file under `config/` and the tables it is written from."""
 
     def __init__(self, path: Path, render: Callable[[], Mapping[str, Any]], executor: Executor) -> None:
-        """Keep *path*; *render* gives the document as the tables have it now, and is called on the loop."""
+        """Keep *path*; *render* gives a document of its own, as the tables are now, and is called on the loop."""
         self.path = path
         self._render = render
         self._executor = executor
@@ -79,11 +79,12 @@ class ConfigFile:
 
     async def _replace(self) -> None:
         version = self._wanted
-        data = render_dialect(self._render()).encode("utf-8")
+        document = self._render()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._write, data)
+        await loop.run_in_executor(self._executor, self._write, document)
         self._written = version
 
-    def _write(self, data: bytes) -> None:
-        replace_file(self.path, data, keep=self._keep)
+    def _write(self, document: Mapping[str, Any]) -> None:
+        """Off the loop: writing out a hundred thousand offsets takes longer than a heartbeat should wait."""
+        replace_file(self.path, render_dialect(document).encode("utf-8"), keep=self._keep)
         self._keep = True

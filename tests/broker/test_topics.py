@@ -99,7 +99,7 @@ def test_many_topics_made_at_once_cost_few_writes(broker):
     """Many topics made at once cost few writes."""
     writes = []
     replace = broker.topics._file._write
-    broker.topics._file._write = lambda data: (writes.append(len(data)), replace(data))
+    broker.topics._file._write = lambda data: (writes.append(data), replace(data))
 
     async def scenario():
         await asyncio.gather(*(broker.topics.create_on_send(f"t{n}", "TBW102", 4, "", 0) for n in range(100)))

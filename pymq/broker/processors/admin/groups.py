@@ -32,9 +32,7 @@ class GroupAdmin:
         """Serve *broker*'s groups."""
         self._broker = broker
         self._modes: dict[str, dict[str, Any]] = {}
-        self._file = ConfigFile(
-            broker.config_directory / MODES_FILE, lambda: {"messageRequestModeMap": self._modes}, broker.executor
-        )
+        self._file = ConfigFile(broker.config_directory / MODES_FILE, self._modes_document, broker.executor)
         self._modes = (self._file.load() or {}).get("messageRequestModeMap") or {}
 
     def register(self, server: RemotingServer) -> None:
@@ -139,6 +137,9 @@ class GroupAdmin:
         self._modes.setdefault(topic, {})[group] = entry
         await self._file.save()
         return request.command.reply()
+
+    def _modes_document(self) -> dict[str, Any]:
+        return {"messageRequestModeMap": {topic: dict(groups) for topic, groups in self._modes.items()}}
 
     async def list_modes(self, request: Request) -> Command:
         """Every such mode."""
