@@ -55,6 +55,16 @@ def create_topic(wire, topic, queues=4, **more):
     return wire.call(RequestCode.UPDATE_AND_CREATE_TOPIC, fields | more)
 
 
+def send(wire, topic, count, queue_id=0, properties=""):
+    """Sends *count* messages and waits until the queue shows all it has: dispatch follows the log, not the answer."""
+    for _ in range(count):
+        sent = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields(topic, queue_id, properties), b"x")
+        assert sent.code == ResponseCode.SUCCESS
+    ask = {"topic": topic, "queueId": str(queue_id)}
+    while int(wire.call(RequestCode.GET_MAX_OFFSET, ask).fields["offset"]) <= int(sent.fields["queueOffset"]):
+        pass
+
+
 def route(broker, topic):
     """The topic's route at the broker's own name server."""
     port = int(broker.namesrv_addr.rpartition(":")[2])
@@ -122,8 +132,7 @@ def test_topics_come_in_lists_and_are_listed_in_slices(wire):
 def test_topic_statistics_know_ends_and_times_of_every_queue(wire):
     """Topic statistics know ends and times of every queue."""
     create_topic(wire, "counted", 2)
-    for _ in range(3):
-        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("counted", 1), b"x")
+    send(wire, "counted", 3, 1)
     answer = wire.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "counted"})
     table = {key["queueId"]: value for key, value in json_dialect.loads(answer.body)["offsetTable"].items()}
     assert (table[0]["maxOffset"], table[0]["lastUpdateTimestamp"]) == (0, 0)
@@ -135,8 +144,7 @@ def test_topic_statistics_know_ends_and_times_of_every_queue(wire):
 def test_a_deleted_topic_takes_offsets_and_queues_along_and_begins_anew(wire):
     """A deleted topic takes offsets and queues along and begins anew."""
     create_topic(wire, "doomed", 1)
-    for _ in range(3):
-        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("doomed"), b"x")
+    send(wire, "doomed", 3)
     assert wire.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "doomed"}).code == ResponseCode.SUCCESS
     assert wire.call(RequestCode.GET_TOPIC_CONFIG, {"topic": "doomed"}).code == ResponseCode.TOPIC_NOT_EXIST
     create_topic(wire, "doomed", 1)
@@ -255,8 +263,7 @@ def reply(wire, question, body):
 def test_consume_statistics_and_reset_and_clone_of_offsets(wire):
     """Sends, commits, looks, resets to the beginning and clones to another group."""
     create_topic(wire, "consumed", 1)
-    for _ in range(5):
-        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("consumed"), b"x")
+    send(wire, "consumed", 5)
     for group in ("reader", "copy"):
         body = json.dumps({"groupName": group}).encode()
         wire.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
@@ -296,7 +303,7 @@ def test_units_of_a_queue_are_shown_from_an_index_on(wire):
     """Units of a queue are shown from an index on."""
     create_topic(wire, "units", 1)
     for tag in ("A", "B", "A"):
-        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("units", 0, f"TAGS\x01{tag}\x02"), b"x")
+        send(wire, "units", 1, 0, f"TAGS\x01{tag}\x02")
     ask = {"topic": "units", "queueId": "0", "index": "1", "count": "5", "consumerGroup": "nobody"}
     body = json.loads(wire.call(RequestCode.QUERY_CONSUME_QUEUE, ask).body)
     assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 3)
