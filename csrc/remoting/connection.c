@@ -156,10 +156,10 @@ void pymq_connection_end(struct pymq_connection *connection, bool keep_fd) {
     if (!keep_fd) {
         /* Shut down first: a forked child may hold the descriptor too, and then close() alone tells the peer nothing.
          */
-        shutdown(connection->fd, SHUT_WR);
-        if (connection->flags & CONNECTION_LAST_WRITES)
+        bool orderly = (connection->flags & CONNECTION_LAST_WRITES) != 0;
+        shutdown(connection->fd, orderly ? SHUT_WR : SHUT_RDWR);
+        if (orderly)
             discard_input(connection->fd, reactor->read_buffer, CARRIED_SIZE_MAX);
-        shutdown(connection->fd, SHUT_RDWR);
         close(connection->fd);
         count(&reactor->counters.closed, 1);
     }

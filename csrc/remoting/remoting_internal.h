@@ -23,7 +23,7 @@
 #define SLABS_MAX (SLOTS_MAX / CONNECTIONS_PER_SLAB)
 #define LISTENERS_MAX 16
 #define EVENTS_PER_TURN 256            /* epoll events taken at once */
-#define TURN_BYTES_ALL_MAX (4 << 20)   /* read in one turn over all connections: bounds how long an excluder waits */
+#define TURN_BYTES_ALL_MAX (1 << 20)   /* read in one turn over all: answers and excluders wait for its end */
 #define CARRIED_SIZE_MAX (16 * 1024)   /* a cut frame up to here is copied before the next read; larger grow in place */
 #define SCRATCH_SIZE (64 * 1024)       /* unescaped header strings; a larger header gets its own for the moment */
 #define CHUNK_SIZE (16 * 1024)         /* a pooled output chunk, its own head included */

@@ -120,7 +120,7 @@ def test_a_client_that_never_reads_is_not_read_from_and_its_memory_is_bounded(
 
 
 def test_large_frames_leave_the_process_as_small_as_it_was(server: EchoServer) -> None:
-    """Goal: a burst of large frames costs nothing afterwards. Method: echo them, hold halves of them, compare memory."""
+    """Goal: a burst of large frames costs nothing afterwards. Method: echo them, hold halves, compare memory."""
     with server.connect() as peer:
         peer.echo(1)
     before = server.stats()["anonymous_bytes"]
