@@ -190,7 +190,7 @@ static int collect_batch(struct pymq_serve_reactor *state, struct pymq_connectio
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
 
-/* Too many sends wait for the disk or a replica already: nothing is stored. */
+/* Too many sends wait for the disk or a replica already, or the store is stuck: nothing is stored, nobody waits. */
 static int refuse_busy(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                        const struct pymq_command *command) {
     struct pymq_asker asker = {pymq_connection_name(connection), command->opaque, command->serialize_type};
@@ -218,7 +218,8 @@ static int serve_send(struct pymq_serve_reactor *state, struct pymq_connection *
     if (send->body.size == 0 || send->body.size > (uint32_t)state->serve->config.message_size_max ||
         (send->sys_flag & ~PYMQ_SEND_SYS_FLAGS) != 0)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
-    if (atomic_load_explicit(&state->parked->count, memory_order_relaxed) >= state->serve->config.parked_max)
+    if (atomic_load_explicit(&state->parked->count, memory_order_relaxed) >= state->serve->config.parked_max ||
+        pymq_store_is_busy(state->serve->store))
         return refuse_busy(state, connection, command);
     return send->is_batch ? collect_batch(state, connection, command, send, topic, queue)
                           : collect_message(state, connection, command, send, topic, queue);

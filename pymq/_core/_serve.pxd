@@ -61,6 +61,7 @@ cdef extern from "pymq/serve.h" nogil:
         void *owner
 
     void pymq_span_release(pymq_store *store, pymq_span *span)
+    bint pymq_store_is_busy(const pymq_store *store)
 
     struct pymq_serve_config:
         bint native

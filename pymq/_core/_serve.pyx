@@ -254,6 +254,17 @@ cdef class Serve:
         """Whether close() was called."""
         return self.serve == NULL or self.closing
 
+    @property
+    def is_busy(self):
+        """Whether sends are refused for now: too many wait, or the store has been stuck in an append for too long."""
+        cdef pymq_serve_stats_s stats
+        cdef pymq_serve *serve = self.begin()
+        try:
+            pymq_serve_stats(serve, &stats)
+            return stats.parked >= self.config.parked_max or bool(pymq_store_is_busy(self.store_pointer))
+        finally:
+            self.end()
+
     def attach(self, transport):
         """Serve *transport*, which was made with this as its service; before it listens."""
         cdef pymq_serve *serve = self.begin()

@@ -1,6 +1,7 @@
 /* Native sends: what is stored, what is answered, what is handed over, and in which order. */
 #include <unistd.h>
 
+#include "../../csrc/store/store_internal.h"
 #include "serve_help.h"
 
 static void start(const char *name) {
@@ -319,6 +320,25 @@ static void test_a_store_that_refuses_at_the_last_moment_is_answered(void) {
     serve_end();
 }
 
+static void test_a_stuck_store_is_not_waited_for(void) {
+    start("stuck");
+    struct pymq_connection *connection = fake_connect(0);
+    struct request request = send_request(1, "TopicA", "0", UNIQUE, "b");
+    atomic_store(&served.store->log.lock_begin_ms, pymq_now_ms() - 2000); /* somebody holds the append lock */
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    struct answer answer;
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 2);
+    CHECK_EQ(answer.command.field_count, 0);
+    atomic_store(&served.store->log.lock_begin_ms, 0);
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    CHECK(take_answer(connection, &answer));
+    check_field(&answer, "queueOffset", "0");
+    serve_end();
+}
+
 static void test_a_closed_connection_loses_its_answers_only(void) {
     start("gone");
     struct pymq_connection *gone = fake_connect(0), *stays = fake_connect(1);
@@ -374,6 +394,7 @@ int main(void) {
     RUN(test_properties_that_grow_too_long_are_handed_over);
     RUN(test_a_plane_or_permission_that_is_off_hands_over_everything);
     RUN(test_a_store_that_refuses_at_the_last_moment_is_answered);
+    RUN(test_a_stuck_store_is_not_waited_for);
     RUN(test_a_closed_connection_loses_its_answers_only);
     RUN(test_a_removed_topic_is_unknown_and_a_new_one_starts_anew);
     return check_summary();

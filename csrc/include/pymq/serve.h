@@ -1,16 +1,16 @@
 /* Native serving: send, pull and consumer offsets, from tables the control loop publishes.
  *
  * One rule decides who serves a request: natively only when everything it needs is in these tables and nothing about it
- * is special. Anything else is handed to the control loop with a reason, which calls the functions below itself: nothing
- * is implemented twice in meaning. With `native` off every request is handed over (dataPlane=python), while tables,
- * offsets, holds and parked answers stay the same objects.
+ * is special. Anything else is handed to the control loop with a reason, which calls the functions below itself:
+ * nothing is implemented twice in meaning. With `native` off every request is handed over (dataPlane=python), while
+ * tables, offsets, holds and parked answers stay the same objects.
  *
  * Tables are read by reactors inside their turns without any lock, and changed by the control loop between
  * pymq_transport_exclude and _include (the pymq_serve_publish_* functions do that themselves). When such a function has
  * returned, no reactor acts on the older row any more.
  *
  * Consumer offsets live only here; the control loop reads snapshots to persist them. Their rows have atomics of their
- * own, so a commit needs no exclusion; making a new row does (then the request is handed over once, with UNKNOWN_GROUP).
+ * own, so a commit needs no exclusion; making a new row does (then the request is handed over once, GROUP_UNKNOWN).
  */
 #ifndef PYMQ_SERVE_H
 #define PYMQ_SERVE_H

@@ -165,7 +165,7 @@ class SendProcessor:
 
     def _store(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Command | None:
         """Put it into the log and answer, or let the answer wait for flush and replica."""
-        if self._must_park() and self._broker.serve.stats()["parked"] >= self._broker.serve.config.parked_max:
+        if self._broker.serve.is_busy:
             raise self._refusal("PYMQ_ETIMEDOUT")
         properties = texts.parse(header.properties)
         queue_id = header.queue_id
