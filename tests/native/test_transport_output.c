@@ -131,6 +131,33 @@ static void test_frames_of_another_thread_arrive_in_order_and_a_close_follows_th
     server_close(&server);
 }
 
+static void test_a_batch_of_frames_rings_its_sleeping_reactor_once(void) {
+    enum { COUNT = 300 };
+    struct server server;
+    struct pymq_transport_config config = help_config();
+    uint8_t frame[20] = {0, 0, 0, 16}, back[20];
+    server_open(&server, &config);
+    int fd = client_connect(server.port);
+    pymq_connection_id id = opened(&server);
+    help_pause_ms(20); /* it sleeps by now */
+    int64_t before = server_stats(&server).wakes;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        pymq_store_be32(frame + 4, i);
+        CHECK_EQ(pymq_transport_queue(server.transport, id, frame, sizeof frame), PYMQ_OK);
+    }
+    CHECK_EQ(server_stats(&server).wakes, before);
+    pymq_transport_ring(server.transport);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        CHECK(client_read(fd, back, sizeof back));
+        CHECK_EQ(pymq_load_be32(back + 4), i);
+    }
+    pymq_transport_ring(server.transport); /* nothing to ring for */
+    CHECK_EQ(server_stats(&server).wakes, before + 1);
+    CHECK_EQ(pymq_transport_queue(server.transport, 0, frame, sizeof frame), PYMQ_ECLOSED);
+    close(fd);
+    server_close(&server);
+}
+
 /* ---- spans --------------------------------------------------------------------------------------------------- */
 
 struct log_server {
@@ -340,6 +367,7 @@ int main(void) {
     RUN(test_a_peer_that_does_not_read_is_not_read_and_loses_nothing);
     RUN(test_a_peer_above_the_output_limit_is_closed);
     RUN(test_frames_of_another_thread_arrive_in_order_and_a_close_follows_them);
+    RUN(test_a_batch_of_frames_rings_its_sleeping_reactor_once);
     RUN(test_spans_of_the_log_arrive_as_they_stand_in_it);
     RUN(test_what_a_full_socket_leaves_of_a_small_answer_is_copied);
     RUN(test_spans_a_peer_reads_slowly_are_copied_or_pinned_and_arrive);

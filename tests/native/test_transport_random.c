@@ -1,8 +1,8 @@
 /* Random streams: frames of random sizes, written in random pieces over several connections, answered or handed over.
  *
- * Each connection has a writer and a reader that draw the same numbers from the same seed, so the reader knows what must
- * come. Settings are small and odd, so that pauses, carried rests, growing frames and resumed reads all happen at once.
- * PYMQ_SEED repeats a run, PYMQ_RANDOM_FRAMES lengthens it.
+ * Each connection has a writer and a reader that draw the same numbers from the same seed, so the reader knows what
+ * must come. Settings are small and odd, so that pauses, carried rests, growing frames and resumed reads all happen
+ * at once. PYMQ_SEED repeats a run, PYMQ_RANDOM_FRAMES lengthens it.
  */
 #include "transport_help.h"
 
