@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.config import PERM_READ, PERM_WRITE
-from pymq.broker.data_version import DataVersion
+from pymq.broker.data_version import DataVersion, plain_json
 from pymq.broker.topic_config import TopicConfig
 from pymq.remoting import json_dialect
 from pymq.remoting.client import RemotingClient
@@ -176,7 +176,7 @@ class Registration:
                 "topicQueueMappingInfoMap": {},
             },
         }
-        return json_dialect.dumps(document, standard=True)
+        return plain_json(document)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymq.broker import names
 from pymq.broker.config_file import ConfigFile
+from pymq.broker.data_version import plain_json
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.remoting import json_dialect
@@ -97,7 +98,7 @@ class GroupAdmin:
             if begin and known != json_dialect.dumps(document["dataVersion"], standard=True).decode():
                 begin = 0
             document["subscriptionGroupTable"] = {name: table[name] for name in sorted(table)[begin : begin + limit]}
-        return command.reply(fields={"totalGroupNum": str(total)}, body=json_dialect.dumps(document, standard=False))
+        return command.reply(fields={"totalGroupNum": str(total)}, body=plain_json(document))
 
     async def show(self, request: Request) -> Command:
         """One group's configuration; asking for one makes it, as everywhere."""

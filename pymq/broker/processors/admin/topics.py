@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker import names
+from pymq.broker.data_version import plain_json
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.broker.topic_config import FILTER_TYPES, SINGLE_TAG, TopicConfig
@@ -142,7 +143,7 @@ class TopicAdmin:
             "topicQueueMappingDetailMap": {},
             "topicQueueMappingInfoMap": {},
         }
-        return command.reply(fields={"totalTopicNum": str(total)}, body=json_dialect.dumps(body, standard=False))
+        return command.reply(fields={"totalTopicNum": str(total)}, body=plain_json(body))
 
     async def show(self, request: Request) -> Command:
         """One topic's configuration."""
