@@ -139,8 +139,23 @@ static int64_t monotonic_us(void) {
 
 /* ---- appending -------------------------------------------------------------------------------------------------- */
 
+/* The queue a send was collected for is gone: its topic was removed and made again under our row. Give it the new one,
+ * once. False when there is none, or not yet. */
+static bool renew_queue(struct pymq_serve_reactor *state, struct pymq_collected *send) {
+    struct pymq_append_item *items = &state->collect->items[send->first_item];
+    struct pymq_queue *gone = items->queue, *fresh;
+    pymq_topic_queue_forget(send->topic, send->queue_id, gone);
+    if (send->has_new_queue ||
+        pymq_topic_queue(state->serve->store, send->topic, send->queue_id, true, &fresh) != PYMQ_OK || fresh == gone)
+        return false;
+    for (uint32_t i = 0; i < send->item_count; i++)
+        items[i].queue = fresh;
+    send->has_new_queue = true;
+    return true;
+}
+
 /* Append sends [from, to): either one batch, or single messages only. Returns the first send not dealt with: at least
- * one is, so this always comes to an end. */
+ * one is, or has got its one new queue, so this always comes to an end. */
 static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *recent, uint32_t from, uint32_t to) {
     struct pymq_collect *collect = state->collect;
     struct pymq_store *store = state->serve->store;
@@ -163,6 +178,8 @@ static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *rec
     }
     if (status == PYMQ_OK || appended_to == to)
         return appended_to;
+    if (status == PYMQ_ENOTFOUND && renew_queue(state, &collect->sends[appended_to]))
+        return appended_to; /* again, and only once */
     answer_refused(state, recent, &collect->sends[appended_to], status);
     return appended_to + 1;
 }

@@ -22,6 +22,7 @@ struct pymq_collected {
     uint32_t first_item, item_count;
     struct pymq_slice key; /* in the arena */
     bool is_oneway, wait;
+    bool has_new_queue; /* its first one was gone when it was to be appended */
 };
 
 struct pymq_collect {

@@ -151,6 +151,11 @@ int pymq_topic_queue(struct pymq_store *store, struct pymq_topic *topic, int32_t
     return status;
 }
 
+void pymq_topic_queue_forget(struct pymq_topic *topic, int32_t queue_id, struct pymq_queue *queue) {
+    if (queue_id >= 0 && queue_id < topic->queue_count) /* unless another reactor has the new one already */
+        atomic_compare_exchange_strong(&topic->queues[queue_id], &queue, NULL);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------- */
 
 struct pymq_group *pymq_group_find(const struct pymq_tables *tables, const uint8_t *name, size_t size) {

@@ -107,6 +107,9 @@ struct pymq_offset_row *pymq_offset_find(const struct pymq_tables *tables, const
 int pymq_topic_queue(struct pymq_store *store, struct pymq_topic *topic, int32_t queue_id, bool create,
                      struct pymq_queue **queue);
 
+/* The store says that queue is gone: its topic was removed under the row. The next look-up asks the store again. */
+void pymq_topic_queue_forget(struct pymq_topic *topic, int32_t queue_id, struct pymq_queue *queue);
+
 /* ---- changing rows; between begin and end ---------------- */
 
 int pymq_topic_publish(struct pymq_tables *tables, const struct pymq_topic_row *source, struct pymq_topic **topic);

@@ -379,6 +379,31 @@ static void test_a_removed_topic_is_unknown_and_a_new_one_starts_anew(void) {
     serve_end();
 }
 
+/* Deleting a topic while a producer sends once left a row with a dead queue behind: every send answered 17 for ever. */
+static void test_a_queue_removed_under_its_row_is_looked_up_again(void) {
+    start("under");
+    struct pymq_connection *connection = fake_connect(0);
+    struct request request = send_request(1, "TopicA", "0", UNIQUE, "old");
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    CHECK_EQ(pymq_store_remove_topic(served.store, (const uint8_t *)"TopicA", 6, 5000), PYMQ_OK);
+    struct answer answer;
+    CHECK(take_answer(connection, &answer));
+    request.body = (const uint8_t *)"new";
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    for (int i = 0; i < 3; i++) {
+        char offset[16];
+        snprintf(offset, sizeof offset, "%d", i);
+        CHECK(take_answer(connection, &answer));
+        CHECK_EQ(answer.command.code, 0);
+        check_field(&answer, "queueOffset", offset);
+        check_stored("TopicA", 0, i, "new");
+    }
+    serve_end();
+}
+
 int main(void) {
     RUN(test_a_send_is_stored_with_all_its_parts);
     RUN(test_a_message_without_properties_gets_the_brokers_own);
@@ -397,5 +422,6 @@ int main(void) {
     RUN(test_a_stuck_store_is_not_waited_for);
     RUN(test_a_closed_connection_loses_its_answers_only);
     RUN(test_a_removed_topic_is_unknown_and_a_new_one_starts_anew);
+    RUN(test_a_queue_removed_under_its_row_is_looked_up_again);
     return check_summary();
 }
