@@ -339,6 +339,8 @@ static int finish(struct recovery *recovery, bool clean) {
     }
     if (status == PYMQ_OK)
         status = truncate_index(recovery, end);
+    if (status == PYMQ_OK)
+        status = pymq_removal_clamp(store, end, recovery->error);
     if (status != PYMQ_OK)
         return status;
     pymq_marks_reset(&store->marks, end);

@@ -187,17 +187,31 @@ static int copy_live(const struct pymq_removed_topics *from, int64_t log_begin, 
     return PYMQ_OK;
 }
 
+static int save(const struct pymq_removed_topics *removed, const char *path) {
+    size_t size = 0;
+    uint8_t *bytes = format(removed, &size);
+    int status = bytes != NULL ? replace_file(path, bytes, size) : PYMQ_ENOMEM;
+    free(bytes);
+    return status;
+}
+
+int pymq_removed_topics_clamp(struct pymq_removed_topics *removed, const char *path, int64_t log_end) {
+    if (removed->offset_max <= log_end)
+        return PYMQ_OK;
+    for (size_t i = 0; i < removed->count; i++)
+        removed->topics[i].offset = pymq_min64(removed->topics[i].offset, log_end);
+    removed->offset_max = log_end;
+    return save(removed, path);
+}
+
 int pymq_removed_topics_add(struct pymq_removed_topics *removed, const char *path, struct pymq_slice topic,
                             int64_t offset, int64_t log_begin) {
     struct pymq_removed_topics next;
     int status = copy_live(removed, log_begin, &next);
     if (status == PYMQ_OK)
         status = put(&next, topic, offset);
-    size_t size = 0;
-    uint8_t *bytes = status == PYMQ_OK ? format(&next, &size) : NULL;
     if (status == PYMQ_OK)
-        status = bytes != NULL ? replace_file(path, bytes, size) : PYMQ_ENOMEM;
-    free(bytes);
+        status = save(&next, path);
     if (status != PYMQ_OK) {
         pymq_removed_topics_free(&next);
         return status;

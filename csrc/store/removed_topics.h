@@ -37,6 +37,10 @@ int pymq_removed_topics_load(struct pymq_removed_topics *removed, const char *pa
 int pymq_removed_topics_add(struct pymq_removed_topics *removed, const char *path, struct pymq_slice topic,
                             int64_t offset, int64_t log_begin);
 
+/* The log ends at `log_end`, before what some entries say (it was cut, or lost): what comes next counts. Replaces the
+ * file if that changes anything. */
+int pymq_removed_topics_clamp(struct pymq_removed_topics *removed, const char *path, int64_t log_end);
+
 /* From which offset on records of `topic` count; 0 when it was never removed. */
 int64_t pymq_removed_topics_from(const struct pymq_removed_topics *removed, struct pymq_slice topic);
 

@@ -114,6 +114,9 @@ int pymq_removal_load(struct pymq_store *store, struct pymq_error *error);
 /* … and in recovery, once the queue's units are known: finish a removal that a crash cut short. */
 int pymq_removal_finish(struct pymq_store *store, struct pymq_queue *queue, bool *gone);
 
+/* … and before the first append: nothing that comes at or behind the log's end was removed. */
+int pymq_removal_clamp(struct pymq_store *store, int64_t log_end, struct pymq_error *error);
+
 /* Whether everything whole below `offset` is dispatched. */
 static inline bool pymq_dispatch_is_done(struct pymq_store *store, int64_t offset) {
     return atomic_load(&store->marks.dispatched) >= offset || atomic_load(&store->dispatch_waits_at) >= offset;

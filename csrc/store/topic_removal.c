@@ -145,6 +145,15 @@ int pymq_removal_load(struct pymq_store *store, struct pymq_error *error) {
     return status == PYMQ_OK ? pymq_removed_topics_load(&store->removed, path, error) : status;
 }
 
+int pymq_removal_clamp(struct pymq_store *store, int64_t log_end, struct pymq_error *error) {
+    char path[PYMQ_PATH_MAX];
+    int status = pymq_store_path(store, REMOVED_FILE, path, sizeof path);
+    if (status == PYMQ_OK)
+        status = pymq_removed_topics_clamp(&store->removed, path, log_end);
+    return status == PYMQ_OK ? PYMQ_OK
+                             : pymq_fail(error, status, errno, "%s: cannot be replaced: %s", path, strerror(errno));
+}
+
 int pymq_removal_finish(struct pymq_store *store, struct pymq_queue *queue, bool *gone) {
     struct pymq_slice topic = {queue->topic, queue->topic_size};
     *gone = queue->max_physical > 0 && queue->max_physical <= pymq_removed_topics_from(&store->removed, topic);

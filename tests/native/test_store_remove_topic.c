@@ -125,7 +125,7 @@ static void test_log_that_begins_anew_is_not_taken_for_removed(void) {
     config.truncate_damaged = true; /* the operator's decision to start empty */
     store = open_or_die(path, &config);
     fill(store, "T", 6, "new");
-    CHECK_EQ(pymq_store_flush(store), PYMQ_OK);
+    CHECK_EQ(pymq_store_checkpoint(store), PYMQ_OK);
     pymq_store_abandon(store);
     char queues[1024];
     snprintf(queues, sizeof queues, "%s/consumequeue", path);
@@ -222,10 +222,10 @@ static void test_messages_not_yet_visible_hold_a_removal_up_and_nothing_changes(
 
 /* ---- stopped in the middle ------------------------------------------------------------------------------------ */
 
-static int calls_left; /* of changes to directories and syncs, before the process is gone */
+static _Atomic int calls_left = INT32_MAX; /* of changes to directories and syncs, before the process is gone */
 
 static void count_down(void) {
-    if (calls_left-- == 0)
+    if (atomic_fetch_sub(&calls_left, 1) == 0)
         kill(getpid(), SIGKILL);
 }
 
@@ -259,12 +259,6 @@ static bool killed_removal(const char *path, const struct pymq_store_config *con
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        struct pymq_store *store = open_or_die(path, config);
-        fill(store, "other", 6, "x");
-        fill(store, "again", 6, "old");
-        remove_topic(store, "again");
-        fill(store, "again", 3, "new");
-        fill(store, "T", 31, "x");
         static struct pymq_io dying;
         dying = pymq_io_kernel;
         dying.unlink = dying_unlink;
@@ -273,8 +267,14 @@ static bool killed_removal(const char *path, const struct pymq_store_config *con
         dying.fsync = dying_fsync;
         dying.fdatasync = dying_fdatasync;
         dying.pwrite = dying_pwrite;
-        calls_left = at;
         pymq_io_use(&dying);
+        struct pymq_store *store = open_or_die(path, config);
+        fill(store, "other", 6, "x");
+        fill(store, "again", 6, "old");
+        remove_topic(store, "again");
+        fill(store, "again", 3, "new");
+        fill(store, "T", 31, "x");
+        atomic_store(&calls_left, at);
         remove_topic(store, "T");
         kill(getpid(), SIGKILL);
     }
