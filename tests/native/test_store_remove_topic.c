@@ -110,8 +110,8 @@ static void test_rebuilt_queues_know_what_was_removed(void) {
     scratch_end(path);
 }
 
-/* Symptom: messages sent to a topic of the same name were not in its queue after a crash, because the log had been lost and
- * begun anew below the offset at which the older topic was removed. */
+/* Symptom: messages sent to a topic of the same name were not in its queue after a crash, because the log had been lost
+ * and begun anew below the offset at which the older topic was removed. */
 static void test_log_that_begins_anew_is_not_taken_for_removed(void) {
     const char *path = scratch("remove-anew");
     struct pymq_store_config config = small_config();
