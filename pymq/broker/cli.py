@@ -20,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pymq.broker.config import VIP_PORT_DISTANCE
 from pymq.broker.config_source import (
     Given,
     LoadedConfig,
@@ -150,7 +151,12 @@ async def serve(loaded: LoadedConfig) -> int:
     watchdog.start()
     try:
         print(ready_line(broker.config.broker_name, broker.address, broker.namesrv_addr), flush=True)
-        print(f"store {broker.store_path}, listening on {broker.config.bind_address}", flush=True)
+        config = broker.config
+        vip = config.listen_port - VIP_PORT_DISTANCE
+        print(
+            f"store {broker.store_path}, listening on {config.bind_address}:{config.listen_port} (VIP {vip})",
+            flush=True,
+        )
         await stop.wait()
         log.info("stopping")
     finally:
