@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import pymq
 from pymq.remoting.codes import RequestCode, ResponseCode
-from tests.broker.test_admin import SMALL
+from pymq.remoting.command import Command
+from tests.broker.test_admin import SMALL, send
 from tests.broker.wire import Wire, send_fields
 
 
@@ -80,6 +84,40 @@ def test_a_start_that_fails_behind_the_transport_says_why_and_closes_everything(
     monkeypatch.undo()
     with pymq.Broker(config_in(tmp_path)).running() as broker:
         assert ask(broker.config.listen_port) == ResponseCode.SUCCESS
+
+
+def test_a_broker_whose_name_server_is_away_serves_all_the_same(tmp_path, caplog):
+    """Nobody listens there: the start says so, and a first send makes its topic without waiting for long."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        away = f"127.0.0.1:{unused.getsockname()[1]}"
+    config = config_in(tmp_path, namesrv_addr=away, bind_address="127.0.0.1")
+    with pymq.Broker(config).running() as broker, Wire(broker.config.listen_port) as wire:
+        assert wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), b"x").code == ResponseCode.SUCCESS
+    assert [record for record in caplog.records if away in record.getMessage() and record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("plane", ["native", "python"])
+def test_a_held_pull_is_answered_when_the_broker_stops(tmp_path, plane):
+    """A pull that may wait a minute is held; the stop answers it instead of dropping the connection on it."""
+    broker = pymq.Broker(config_in(tmp_path, data_plane=plane))
+    with broker.running():
+        wire = Wire(broker.config.listen_port)
+        send(wire, "orders", 1)
+        subscription = {"topic": "orders", "subString": "*", "subVersion": 1}
+        consumer = {"groupName": "g", "subscriptionDataSet": [subscription]}
+        body = json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode()
+        wire.call(RequestCode.HEART_BEAT, {}, body)
+        fields = {
+            "consumerGroup": "g", "topic": "orders", "queueId": "0", "queueOffset": "1", "maxMsgNums": "32",
+            "sysFlag": "2", "commitOffset": "0", "suspendTimeoutMillis": "60000", "subVersion": "1",
+        }  # fmt: skip
+        number = wire.post(Command(RequestCode.PULL_MESSAGE, fields))
+        while not broker.serve.stats()["holds"]:
+            time.sleep(0.001)
+    answer = wire.wait(number)
+    wire.close()
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert answer.fields["nextBeginOffset"] == "1"
 
 
 def test_stopping_twice_is_stopping_once(tmp_path):
