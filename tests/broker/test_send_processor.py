@@ -266,16 +266,46 @@ def test_bodies_too_long_and_missing_are_refused(broker, wire):
     assert send(wire, "Bodies", b"ok").fields["queueOffset"] == "0"
 
 
-@pytest.mark.parametrize(
-    "fields", [{"g": "soon"}, {"e": "9999999999"}, {"a": None}, {"c": None}, {"b": None}, {"j": "often"}]
-)
+@pytest.mark.parametrize("fields", [{"g": "soon"}, {"e": "9999999999"}, {"b": None}, {"j": "often"}, {"g": None}])
 def test_a_header_that_cannot_be_read_is_an_error_and_blocks_nobody(wire, fields):
     """The connection's next send is served."""
-    broken = {name: value for name, value in (send_fields("Headers") | fields).items() if value is not None}
+    broken = without_nones(send_fields("Headers") | fields)
     answer = wire.call(RequestCode.SEND_MESSAGE_V2, broken, b"x")
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark
+    assert not answer.fields
     assert send(wire, "Headers").code == ResponseCode.SUCCESS
+
+
+def test_only_what_is_needed_is_insisted_on(wire):
+    """Compat: a client that leaves out what Apache's broker never looks at is served."""
+    missing = dict.fromkeys("acd")
+    answer = wire.call(RequestCode.SEND_MESSAGE_V2, without_nones(send_fields("Lenient") | missing), b"x")
+    assert answer.code == ResponseCode.SYSTEM_ERROR  # an unknown topic: after which image would it be made?
+    assert send(wire, "Lenient").code == ResponseCode.SUCCESS
+    for letter in "acdjk":
+        answer = wire.call(RequestCode.SEND_MESSAGE_V2, without_nones(send_fields("Lenient") | {letter: None}), b"x")
+        assert answer.code == ResponseCode.SUCCESS, letter
+    for letter in "fh":
+        answer = wire.call(RequestCode.SEND_MESSAGE_V2, without_nones(send_fields("Lenient") | {letter: None}), b"x")
+        assert answer.code == ResponseCode.SYSTEM_ERROR, letter
+        # the queue is looked at first
+        broken = without_nones(send_fields("Lenient", 99) | {letter: None})
+        assert wire.call(RequestCode.SEND_MESSAGE_V2, broken, b"x").code == ResponseCode.INVALID_PARAMETER, letter
+
+
+def test_under_long_names_a_number_that_is_none_is_missing(wire):
+    """Compat: they are read one by one, and what cannot be read is passed over."""
+    names = {"topic": "LongLenient", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0"}
+    fields = names | {"sysFlag": "0", "bornTimestamp": "1", "flag": "0", "producerGroup": "g"}
+    assert wire.call(RequestCode.SEND_MESSAGE, fields, b"x").code == ResponseCode.SUCCESS
+    assert wire.call(RequestCode.SEND_MESSAGE, fields | {"reconsumeTimes": "x"}, b"x").code == ResponseCode.SUCCESS
+    assert wire.call(RequestCode.SEND_MESSAGE, fields | {"sysFlag": "x"}, b"x").code == ResponseCode.SYSTEM_ERROR
+
+
+def without_nones(fields):
+    """The fields that are there."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def test_damaged_batches_are_refused_whole(broker, wire):

@@ -28,6 +28,7 @@ from pymq.broker.processors.send_checks import (
     find_or_create_topic,
     integer,
 )
+from pymq.broker.processors.send_header import SendHeader, needed, read_header, topic_of
 from pymq.broker.topic_config import PERM_READ_WRITE, SINGLE_TAG, TopicConfig
 from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -35,7 +36,6 @@ from pymq.remoting.command import Command
 from pymq.remoting.config import Lane
 from pymq.remoting.dispatch import address_of
 from pymq.remoting.errors import RemotingError
-from pymq.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from pymq.remoting.server import RemotingServer, Request
 from pymq.store.housekeeping import disk_ratio, existing
 
@@ -69,8 +69,7 @@ class SendProcessor:
 
     def send(self, request: Request) -> Command | Awaitable[Command | None] | None:
         """At once where nothing has to be waited for, otherwise behind what came before."""
-        is_long = request.command.code == RequestCode.SEND_MESSAGE
-        name = request.command.fields.get("topic" if is_long else "b")
+        name = topic_of(request.command)
         key = (request.connection, name or "")
         if key in self._last or self._must_wait(name):
             before, mine = self._last.get(key), asyncio.get_running_loop().create_future()
@@ -124,16 +123,15 @@ class SendProcessor:
 
     # ---- checks --------------------------------------------------------------------------------------------------
 
-    def _header(self, request: Request) -> SendMessageRequestHeader:
-        command = request.command
-        kind = SendMessageRequestHeader if command.code == RequestCode.SEND_MESSAGE else SendMessageRequestHeaderV2
-        header = kind.from_fields(command.fields)
-        if not command.body:
+    def _header(self, request: Request) -> SendHeader:
+        header = read_header(request.command)
+        if not request.command.body:
             # Differs: Apache trips over the missing body and answers SYSTEM_ERROR with the exception's name.
             raise RemotingError(ResponseCode.SYSTEM_ERROR, "a message without a body is not stored")
+        needed(header.born_timestamp, "bornTimestamp")
         return header
 
-    def _checked(self, request: Request, header: SendMessageRequestHeader) -> TopicConfig | None:
+    def _checked(self, request: Request, header: SendHeader) -> TopicConfig | None:
         """The topic, if there is one; every check that does not need it has been made."""
         check_accepting(self._broker, self._broker.clock.now_ms())
         check_topic(self._broker, header.topic)
@@ -142,7 +140,7 @@ class SendProcessor:
             check_queue(topic, header.queue_id, address_of(request.peer))
         return topic
 
-    async def _retry_topic(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> TopicConfig:
+    async def _retry_topic(self, request: Request, header: SendHeader, topic: TopicConfig) -> TopicConfig:
         """Where a message that comes back goes: its retry topic, or the dead letters once it came back too often."""
         group_name = header.topic.removeprefix(names.RETRY_PREFIX)
         group = await self._broker.groups.find(group_name)
@@ -153,7 +151,7 @@ class SendProcessor:
         times_max = group.retry_max_times
         if request.command.version >= V3_4_9 and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        if (header.reconsume_times or 0) <= times_max:
+        if header.reconsume_times <= times_max:
             return topic
         dead = names.DLQ_PREFIX + group_name
         made = await self._broker.topics.create_on_send_back(dead, DLQ_QUEUES, PERM_READ_WRITE, 0)
@@ -163,12 +161,12 @@ class SendProcessor:
 
     # ---- storing -------------------------------------------------------------------------------------------------
 
-    def _store(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Command | None:
+    def _store(self, request: Request, header: SendHeader, topic: TopicConfig) -> Command | None:
         """Put it into the log and answer, or let the answer wait for flush and replica."""
         if self._broker.serve.is_busy:
             raise self._refusal("PYMQ_ETIMEDOUT")
         properties = texts.parse(header.properties)
-        queue_id = header.queue_id
+        queue_id = needed(header.queue_id, "queueId")
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums)
         try:
@@ -189,7 +187,7 @@ class SendProcessor:
     def _put_message(
         self,
         request: Request,
-        header: SendMessageRequestHeader,
+        header: SendHeader,
         topic: TopicConfig,
         queue_id: int,
         properties: dict[str, str],
@@ -209,7 +207,7 @@ class SendProcessor:
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not kept.get("KEYS", "").strip():
             raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         sys_flag = self._sys_flag(header, topic)
-        check_features(kept, sys_flag, header.reconsume_times or 0)
+        check_features(kept, sys_flag, header.reconsume_times)
         if "INNER_NUM" in kept or sys_flag & INNER_BATCH:
             raise self._refusal("PYMQ_ETOOBIG")
         if len(request.command.body) > self._broker.config.max_message_size:
@@ -220,17 +218,17 @@ class SendProcessor:
             request.command.body,
             texts.encode(kept, self._broker.config),
             born_host=request.peer,
-            born_timestamp_ms=header.born_timestamp,
-            flag=header.flag,
+            born_timestamp_ms=needed(header.born_timestamp, "bornTimestamp"),
+            flag=needed(header.flag, "flag"),
             sys_flag=sys_flag,
-            reconsume_times=header.reconsume_times or 0,
+            reconsume_times=header.reconsume_times,
         )
         return queue_id, kept[texts.UNIQUE_KEY], result
 
     def _put_batch(
         self,
         request: Request,
-        header: SendMessageRequestHeader,
+        header: SendHeader,
         topic: TopicConfig,
         queue_id: int,
         properties: dict[str, str],
@@ -253,13 +251,13 @@ class SendProcessor:
             queue_id,
             messages,
             born_host=request.peer,
-            born_timestamp_ms=header.born_timestamp,
+            born_timestamp_ms=needed(header.born_timestamp, "bornTimestamp"),
             sys_flag=sys_flag,
-            reconsume_times=header.reconsume_times or 0,
+            reconsume_times=header.reconsume_times,
         )
 
-    def _sys_flag(self, header: SendMessageRequestHeader, topic: TopicConfig) -> int:
-        return header.sys_flag | (0 if topic.topic_filter_type == SINGLE_TAG else MULTI_TAGS)
+    def _sys_flag(self, header: SendHeader, topic: TopicConfig) -> int:
+        return needed(header.sys_flag, "sysFlag") | (0 if topic.topic_filter_type == SINGLE_TAG else MULTI_TAGS)
 
     # ---- answers -------------------------------------------------------------------------------------------------
 

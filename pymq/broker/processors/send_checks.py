@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 from pymq.broker import names
+from pymq.broker.processors.send_header import SendHeader, needed
 from pymq.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_READ_WRITE, PERM_WRITE, TopicConfig
 from pymq.errors import PymqError
 from pymq.remoting.codes import ResponseCode
-from pymq.remoting.headers.send import SendMessageRequestHeader
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -75,11 +75,12 @@ def check_topic(broker: Broker, topic: str) -> None:
         raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
 
-async def find_or_create_topic(broker: Broker, header: SendMessageRequestHeader, peer: str) -> TopicConfig:
+async def find_or_create_topic(broker: Broker, header: SendHeader, peer: str) -> TopicConfig:
     """The topic, made on its first send where that is allowed.
 
     Raises:
         SendRefused: there is none and none can be made.
+        RemotingError: it does not say after which image.
     """
     found = broker.topics.get(header.topic)
     if found is not None:
@@ -87,7 +88,11 @@ async def find_or_create_topic(broker: Broker, header: SendMessageRequestHeader,
     is_retry = header.topic.startswith(names.RETRY_PREFIX)
     sys_flag = (UNIT_SUBSCRIBED if is_retry else UNIT) if header.unit_mode else 0
     made = await broker.topics.create_on_send(
-        header.topic, header.default_topic, header.default_topic_queue_nums, peer, sys_flag
+        header.topic,
+        needed(header.default_topic, "defaultTopic"),
+        needed(header.default_topic_queue_nums, "defaultTopicQueueNums"),
+        peer,
+        sys_flag,
     )
     if made is None and is_retry:
         made = await broker.topics.create_on_send_back(header.topic, 1, PERM_READ_WRITE, sys_flag)
@@ -96,12 +101,14 @@ async def find_or_create_topic(broker: Broker, header: SendMessageRequestHeader,
     return made
 
 
-def check_queue(topic: TopicConfig, queue_id: int, peer: str) -> None:
-    """Whether the topic has such a queue; below 0 means any.
+def check_queue(topic: TopicConfig, queue_id: int | None, peer: str) -> int:
+    """The queue, if the topic has it; below 0 means any.
 
     Raises:
         SendRefused: it has not.
+        RemotingError: none is named.
     """
+    queue_id = needed(queue_id, "queueId")
     if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
         raise SendRefused(
             ResponseCode.INVALID_PARAMETER,
@@ -110,6 +117,7 @@ def check_queue(topic: TopicConfig, queue_id: int, peer: str) -> None:
     if queue_id < 0 and topic.write_queue_nums <= 0:
         # Differs: Apache divides by zero here and answers with the exception's name.
         raise SendRefused(ResponseCode.SYSTEM_ERROR, f"topic[{topic.topic_name}] has no queue to write to")
+    return queue_id
 
 
 def describe(topic: TopicConfig) -> str:
