@@ -248,7 +248,7 @@ void pymq_output_write(struct pymq_connection *connection) {
             break;
         }
         if (written > 0) {
-            connection->active_ms = connection->reactor->now_ms;
+            connection->active_ms = connection->wrote_ms = connection->reactor->now_ms;
             count(&connection->reactor->counters.bytes_out, written);
         }
         consume(connection, (size_t)written);

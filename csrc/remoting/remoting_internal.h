@@ -79,6 +79,9 @@ struct pymq_connection {
     struct pymq_host peer;
     struct pymq_reactor *reactor;
     int64_t active_ms; /* last byte either way */
+    int64_t wrote_ms;  /* last byte the socket took */
+    int64_t pinned_sampled_ms; /* when the next was looked at, 0: not yet */
+    uint32_t pinned_queued;    /* bytes the kernel held for the peer then */
 
     uint8_t *input; /* bytes of frames not yet served; NULL when there are none */
     uint32_t input_start, input_size, input_capacity;

@@ -1,12 +1,14 @@
 /* Answers that carry pieces of the mapped log.
  *
  * A span pins its window of the log. It normally lives for one turn: the socket takes it at once. What the socket
- * leaves is copied when that is little, and stays pinned with a deadline when it is much, so that no peer holds the
- * log by not reading.
+ * leaves is copied when that is little, and stays pinned when it is much. At its deadline it is copied, too, for a peer
+ * that reads, however slowly; a peer that does not read at all is closed.
  */
 #include "remoting_internal.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #define SPANS_COPIED_MAX (12 * 1024) /* in all: below, a copy costs less than pieces of some hundred bytes (measured) */
 #define REST_COPIED_MAX (64 * 1024) /* what a full socket left, up to here */
@@ -90,24 +92,34 @@ static bool replace_with_copy(struct pymq_connection *connection, struct chunk *
     return true;
 }
 
+/* Bytes the peer has not acknowledged. The socket says that it takes more only when a good part of it is free, which a
+ * slow reader may not bring about within the deadline; this tells that it reads nevertheless. */
+static uint32_t kernel_holds(const struct pymq_connection *connection) {
+    int queued = 0;
+    return ioctl(connection->fd, SIOCOUTQ, &queued) == 0 ? (uint32_t)queued : 0;
+}
+
 /* After a write that left something: let go of what is small, put a deadline on the rest. */
 void pymq_spans_settle(struct pymq_connection *connection) {
     struct pymq_reactor *reactor = connection->reactor;
     size_t copied = 0;
     for (struct chunk **link = &connection->output_first; *link != NULL; link = &(*link)->next) {
         struct chunk *chunk = *link;
-        if (chunk->store == NULL || chunk->pinned_ms != 0)
+        if (chunk->store == NULL)
             continue;
         size_t rest = rest_of(chunk);
         if (copied + rest <= REST_COPIED_MAX && replace_with_copy(connection, link, rest)) {
             copied += rest;
             continue;
         }
+        if (chunk->pinned_ms != 0)
+            continue;
         chunk->pinned_ms = reactor->now_ms;
         reactor->pinned_due_ms =
-            pymq_min64(reactor->pinned_due_ms, reactor->now_ms + reactor->transport->config.pinned_timeout_ms);
+            pymq_min64(reactor->pinned_due_ms, reactor->now_ms + reactor->transport->config.pinned_timeout_ms / 2);
         if ((connection->flags & CONNECTION_PINNING) == 0) {
             connection->flags |= CONNECTION_PINNING;
+            connection->pinned_sampled_ms = 0;
             connection->next_pinning = reactor->pinning_first;
             reactor->pinning_first = connection;
         }
@@ -123,25 +135,64 @@ static int64_t pinned_since(const struct pymq_connection *connection) {
     return 0;
 }
 
-/* End those who held spans for too long; the others set the next time to look. */
+static void copy_pinned(struct pymq_connection *connection) {
+    for (struct chunk **link = &connection->output_first; *link != NULL; link = &(*link)->next) {
+        if ((*link)->store == NULL)
+            continue;
+        if (!replace_with_copy(connection, link, rest_of(*link))) {
+            pymq_connection_doom(connection);
+            return;
+        }
+    }
+}
+
+/* Half of the time has passed: what is under way to the peer has arrived, and whatever moves from now on it has read.
+ */
+static void pinned_sample(struct pymq_connection *connection) {
+    connection->pinned_sampled_ms = connection->reactor->now_ms;
+    connection->pinned_queued = kernel_holds(connection);
+}
+
+/* The deadline has come. */
+static void pinned_too_long(struct pymq_connection *connection) {
+    if (connection->wrote_ms > connection->pinned_sampled_ms || kernel_holds(connection) < connection->pinned_queued) {
+        copy_pinned(connection); /* bounded as all output is */
+    } else {
+        count(&connection->reactor->counters.pinned_closed, 1);
+        pymq_connection_doom(connection);
+    }
+}
+
+/* One peer whose spans wait. Returns when to look again, INT64_MAX when none of them waits any more. */
+static int64_t pinned_look(struct pymq_connection *connection) {
+    const struct pymq_reactor *reactor = connection->reactor;
+    int64_t now_ms = reactor->now_ms, half_ms = reactor->transport->config.pinned_timeout_ms / 2;
+    int64_t since = pinned_since(connection);
+    if (since == 0)
+        return INT64_MAX;
+    if (connection->pinned_sampled_ms == 0) {
+        if (now_ms < since + half_ms)
+            return since + half_ms;
+        pinned_sample(connection);
+    }
+    if (now_ms < connection->pinned_sampled_ms + half_ms + 1)
+        return connection->pinned_sampled_ms + half_ms + 1;
+    pinned_too_long(connection);
+    return INT64_MAX;
+}
+
 void pymq_spans_check(struct pymq_reactor *reactor) {
-    int32_t timeout_ms = reactor->transport->config.pinned_timeout_ms;
     struct pymq_connection **link = &reactor->pinning_first;
     reactor->pinned_due_ms = INT64_MAX;
     while (*link != NULL) {
         struct pymq_connection *connection = *link;
-        int64_t since = pinned_since(connection);
-        if (since == 0) {
+        int64_t due_ms = (connection->flags & CONNECTION_DOOMED) == 0 ? pinned_look(connection) : INT64_MAX;
+        if (due_ms == INT64_MAX) {
             connection->flags &= ~(uint32_t)CONNECTION_PINNING;
             *link = connection->next_pinning;
             continue;
         }
-        if (since + timeout_ms <= reactor->now_ms && (connection->flags & CONNECTION_DOOMED) == 0) {
-            count(&reactor->counters.pinned_closed, 1);
-            pymq_connection_doom(connection);
-        } else {
-            reactor->pinned_due_ms = pymq_min64(reactor->pinned_due_ms, since + timeout_ms);
-        }
+        reactor->pinned_due_ms = pymq_min64(reactor->pinned_due_ms, due_ms);
         link = &connection->next_pinning;
     }
 }

@@ -80,13 +80,14 @@ static void stop_and_free(struct pymq_transport *transport) {
         pymq_reactor_ring(reactor);
         pthread_join(reactor->thread, NULL);
     }
+    /* Before anything is freed: whoever publishes or answers through the service is inside until this returns. */
+    if (transport->service != NULL && transport->service->stopped != NULL)
+        transport->service->stopped(transport->service->context);
     if (transport->reactors[0] != NULL)
         pymq_listeners_close(transport);
     for (unsigned i = 0; i < transport->reactor_count; i++)
         pymq_reactor_free(transport->reactors[i]);
     pymq_lanes_free(transport);
-    if (transport->service != NULL && transport->service->stopped != NULL)
-        transport->service->stopped(transport->service->context);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     pthread_mutex_destroy(&transport->listener_lock);

@@ -328,6 +328,39 @@ static void test_spans_a_peer_reads_slowly_are_copied_or_pinned_and_arrive(void)
     log_close(&log);
 }
 
+/* The symptom: a consumer on a thin line was closed "for not reading" in the middle of every large answer. */
+static void test_a_peer_that_reads_steadily_but_slowly_is_not_cut_off(void) {
+    struct log_server log;
+    struct pymq_transport_config config = help_config();
+    config.pinned_timeout_ms = 1000;
+    log_open(&log, "steady", &config);
+    int fd = narrow_connect(log.server.port);
+    uint32_t expected = 0;
+    for (uint32_t i = 0; i < SPANS_MAX; i++)
+        expected += log.sizes[i % RECORDS];
+    ask_scattered(fd, 1, 0, SPANS_MAX, 1);
+    static uint8_t sink[64 * 1024];
+    uint8_t prefix[8];
+    CHECK(client_read(fd, prefix, sizeof prefix));
+    size_t rest = (size_t)pymq_load_be32(prefix) - 4;
+    CHECK(rest > expected);
+    int64_t begin = help_now_ms();
+    while (rest != 0) { /* for three times the deadline a little at a time, then the rest */
+        ssize_t got = recv(fd, sink, rest < sizeof sink ? rest : sizeof sink, 0);
+        if (got <= 0)
+            CHECK_FAIL("cut off with %zu bytes to come, pinned_closed %" PRId64, rest,
+                       server_stats(&log.server).pinned_closed);
+        rest -= (size_t)got;
+        if (help_now_ms() - begin < 3 * config.pinned_timeout_ms)
+            help_pause_ms(20);
+    }
+    CHECK_EQ(server_stats(&log.server).pinned_closed, 0);
+    client_echo(fd, 2, "x", 1);
+    HELP_UNTIL(server_stats(&log.server).buffer_bytes == 0);
+    close(fd);
+    log_close(&log);
+}
+
 static void test_a_peer_that_pins_the_log_by_not_reading_is_closed(void) {
     struct log_server log;
     struct pymq_transport_config config = help_config();
@@ -371,6 +404,7 @@ int main(void) {
     RUN(test_spans_of_the_log_arrive_as_they_stand_in_it);
     RUN(test_what_a_full_socket_leaves_of_a_small_answer_is_copied);
     RUN(test_spans_a_peer_reads_slowly_are_copied_or_pinned_and_arrive);
+    RUN(test_a_peer_that_reads_steadily_but_slowly_is_not_cut_off);
     RUN(test_a_peer_that_pins_the_log_by_not_reading_is_closed);
     return check_summary();
 }

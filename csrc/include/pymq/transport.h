@@ -49,8 +49,8 @@ struct pymq_transport_config {
                                      * serverChannelMaxIdleTimeSeconds */
     int64_t output_size_max;        /* bytes waiting for one peer before it is closed, 64 MiB */
     int64_t output_size_pause;      /* bytes waiting for one peer before nothing more is read from it, 1 MiB */
-    int32_t pinned_timeout_ms;      /* how long a peer may hold spans of the log by not reading, 10000; then it is
-                                     * closed */
+    int32_t pinned_timeout_ms;      /* how long a peer may hold spans of the log, 10000; then they are copied for one
+                                     * that reads, however slowly, and one that does not is closed */
     int32_t lane_count_max[PYMQ_LANES];  /* requests waiting; beyond: SYSTEM_BUSY at once */
     int64_t lane_bytes_max[PYMQ_LANES];  /* their bytes */
     int32_t lane_wait_ms[PYMQ_LANES];    /* fast failure: older requests are answered SYSTEM_BUSY by the reactor
@@ -84,8 +84,9 @@ struct pymq_service {
      * (lane full, or it waited too long), or the transport closes. Any thread, also outside turns; NULL: nobody wants
      * to know. */
     void (*dropped)(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame, size_t size);
-    /* Every reactor thread has ended and the transport is about to be freed: it must not be used any more. Called
-     * once, by pymq_transport_close on its caller's thread, after the last `dropped`; NULL allowed. */
+    /* Every reactor thread has ended and the transport is about to be freed: when this has returned it must not be
+     * used any more. Called once, by pymq_transport_close on its caller's thread; only `dropped` may follow. NULL
+     * allowed. */
     void (*stopped)(void *context);
 };
 
