@@ -7,6 +7,7 @@
 #define FILTER_BYTES_MAX 16000              /* maxFilterMessageSize: units looked at in one pull, in bytes */
 #define PULL_BYTES_MAX (128 * 1024 * 1024)  /* MAX_PULL_MSG_SIZE */
 #define PULL_BYTES_MIN 100
+#define SCAN_UNITS_MAX 16384                /* units one pull walks at most, however many messages it asks for */
 #define UNITS_AT_ONCE 64
 #define QUEUE_HOT_UNITS 1024               /* the newest units of a queue are taken to be in memory: 20 KiB */
 #define PROBE_GAP (64 * 1024)               /* records closer than this are asked about together */
@@ -82,12 +83,17 @@ static bool take(struct reading *reading, const struct pymq_cq_unit *unit, int64
     return true;
 }
 
+/* How many units may be walked. Differs: Apache walks as many as messages are asked for, be it a hundred million. */
+static int64_t scan_max_of(const struct pymq_get *get) {
+    int32_t wanted_bytes = (int32_t)((uint32_t)get->count_max * UNIT_SIZE); /* Java's int multiplication */
+    int64_t wanted = (pymq_max64(FILTER_BYTES_MAX, wanted_bytes) + UNIT_SIZE - 1) / UNIT_SIZE;
+    return pymq_min64(pymq_min64(wanted, SCAN_UNITS_MAX), get->max_offset - get->offset);
+}
+
 /* Choose the records by walking units. */
 static int choose(struct reading *reading) {
     struct pymq_get *get = reading->get;
-    int32_t wanted_bytes = (int32_t)((uint32_t)get->count_max * UNIT_SIZE); /* Java's int multiplication */
-    int64_t scan_max = (pymq_max64(FILTER_BYTES_MAX, wanted_bytes) + UNIT_SIZE - 1) / UNIT_SIZE;
-    int64_t end = pymq_min64(get->max_offset, get->offset + scan_max);
+    int64_t end = get->offset + scan_max_of(get);
     int64_t step = pymq_max64(1, pymq_min64(get->count_max, UNITS_AT_ONCE));
     get->status = PYMQ_GET_NO_MATCHED_MESSAGE;
     for (int64_t at = get->offset; at < end;) {
@@ -127,11 +133,13 @@ static bool is_resident(const struct reading *reading) {
 
 static bool units_are_resident(const struct reading *reading) {
     const struct pymq_get *get = reading->get;
-    int64_t left = get->max_offset - get->offset;
-    if (left <= QUEUE_HOT_UNITS)
+    if (get->max_offset - get->offset <= QUEUE_HOT_UNITS)
         return true;
-    return pymq_queue_is_resident(reading->store, reading->queue, get->offset,
-                                  pymq_max64(1, pymq_min64(get->count_max, UNITS_AT_ONCE)));
+    /* Without a filter no more are looked at than taken; with one, maybe all that may be. */
+    int64_t count = scan_max_of(get);
+    if (reading->filter.all)
+        count = pymq_min64(count, pymq_max64(1, get->count_max));
+    return pymq_queue_is_resident(reading->store, reading->queue, get->offset, count);
 }
 
 /* Make spans of the chosen records. PYMQ_ENOTFOUND: the log's oldest file went meanwhile, look again. */

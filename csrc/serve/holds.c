@@ -3,6 +3,7 @@
 #include "pull_internal.h"
 
 #define ARRIVALS_AT_ONCE 256
+#define SCAN_MAX 16384 /* units looked at for one hold in one go */
 
 static struct pymq_filter filter_of(const struct pymq_hold *hold) {
     const struct pymq_subscription *subscription = hold->subscription;
@@ -14,8 +15,12 @@ static struct pymq_filter filter_of(const struct pymq_hold *hold) {
 /* Whether a message the hold wants lies below `end`; what was looked at in vain is not looked at again. */
 static bool is_wanted_below(struct pymq_serve_reactor *state, struct pymq_hold *hold, struct pymq_queue *queue,
                             int64_t end) {
+    if (pymq_queue_is_removed(queue))
+        return true; /* another one may have taken its place */
     if (end <= hold->scanned)
-        return end < hold->offset; /* the queue begins anew: the offset is no longer in it */
+        return end < hold->offset; /* cannot be; but let the pull find out */
+    if (end - hold->scanned > SCAN_MAX)
+        return true; /* a long walk: the pull makes it, piece by piece, its client going on each time */
     struct pymq_filter filter = filter_of(hold);
     hold->scanned = pymq_get_first_match(state->serve->store, queue, hold->scanned, end, &filter);
     return hold->scanned < end;

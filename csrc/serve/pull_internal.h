@@ -179,7 +179,7 @@ void pymq_holds_end(struct pymq_serve_reactor *state, struct pymq_hold *list, en
 #define PYMQ_COLD_JOBS_MAX 1024             /* posted and not yet back; beyond, pulls are handed over */
 #define PYMQ_COLD_ROUNDS_MAX 3              /* then the reactor reads what it gets: memory is short anyway */
 #define PYMQ_COLD_AHEAD (4 * 1024 * 1024)   /* asked for behind a cold pull: its reader will be back */
-#define PYMQ_COLD_UNITS 4096                /* of the queue, read with it */
+#define PYMQ_COLD_UNITS 16384               /* of the queue, read with it */
 
 struct pymq_cold_job {
     struct pymq_cold_job *next;

@@ -44,9 +44,12 @@ static int check_tables(struct pull *pull) {
     if (fields->queue_id < 0 || fields->queue_id >= pull->topic->read_queues)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     /* Apache makes a queue on the first look at it, too: until a message comes it is an object without files. */
-    if (pymq_topic_queue(serve->store, pull->topic, fields->queue_id, true, &pull->queue) != PYMQ_OK)
-        return PYMQ_HAND_OVER + PYMQ_REASON_STORE;
-    return PYMQ_SERVED;
+    int status = pymq_topic_queue(serve->store, pull->topic, fields->queue_id, true, &pull->queue);
+    if (status == PYMQ_OK && pymq_queue_is_removed(pull->queue)) { /* the topic was made again before it was gone */
+        pymq_topic_queue_forget(pull->topic, fields->queue_id, pull->queue);
+        status = pymq_topic_queue(serve->store, pull->topic, fields->queue_id, true, &pull->queue);
+    }
+    return status == PYMQ_OK ? PYMQ_SERVED : PYMQ_HAND_OVER + PYMQ_REASON_STORE;
 }
 
 static int check_subscription(struct pull *pull) {

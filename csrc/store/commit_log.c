@@ -185,7 +185,7 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
     for (size_t i = 0; i < count; i++) {
         struct pymq_append_item *item = &items[i];
         uint8_t *target;
-        if (item->queue->closed)
+        if (atomic_load_explicit(&item->queue->closed, memory_order_relaxed))
             return PYMQ_ENOTFOUND;
         uint32_t room = crc_room(log, item);
         int status = make_room_locked(log, (int64_t)item->size + room);

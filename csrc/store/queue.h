@@ -34,7 +34,7 @@ struct pymq_queue {
 
     _Atomic uint32_t watchers; /* bits of whom to tell of new units: arrivals.h */
     bool touched;              /* has units its watchers were not told of yet; the dispatcher's */
-    bool closed;               /* its topic is being removed: appends are refused; guarded by the append lock */
+    _Atomic bool closed;       /* its topic is being removed: appends are refused; written under the append lock */
     _Atomic bool dead;         /* its topic was removed; only kept for those who have a pointer */
 };
 

@@ -319,7 +319,12 @@ void pymq_store_abandon(struct pymq_store *store) {
 
 int pymq_store_queue(struct pymq_store *store, const uint8_t *topic, size_t topic_size, int32_t queue_id, bool create,
                      struct pymq_queue **queue) {
-    return pymq_queue_table_get(&store->queues, topic, topic_size, queue_id, create, queue);
+    int status = pymq_queue_table_get(&store->queues, topic, topic_size, queue_id, create, queue);
+    if (status == PYMQ_OK && atomic_load_explicit(&(*queue)->closed, memory_order_acquire)) {
+        *queue = NULL; /* it goes; what is made in its place begins when it has gone */
+        return PYMQ_ENOTFOUND;
+    }
+    return status;
 }
 
 static int refusal(struct pymq_store *store) {

@@ -11,6 +11,7 @@
 #include "store_internal.h"
 
 #define REMOVED_FILE "removedTopics"
+#define QUEUES_ROOM 64 /* queues that may be made between counting and listing them */
 
 struct removal {
     struct pymq_store *store;
@@ -24,28 +25,42 @@ static bool is_of(const struct pymq_queue *queue, struct pymq_slice topic) {
     return queue->topic_size == topic.size && memcmp(queue->topic, topic.data, topic.size) == 0;
 }
 
-static int find_queues(struct removal *removal) {
-    struct pymq_queue_table *table = &removal->store->queues;
-    size_t count = pymq_queue_table_list(table, NULL, 0);
-    removal->queues = malloc((count + 1) * sizeof *removal->queues);
-    if (removal->queues == NULL)
-        return PYMQ_ENOMEM;
-    size_t now = pymq_queue_table_list(table, removal->queues, count);
-    for (size_t i = 0; i < (now < count ? now : count); i++) {
-        if (is_of(removal->queues[i], removal->topic))
-            removal->queues[removal->count++] = removal->queues[i];
-    }
-    return removal->count > 0 ? PYMQ_OK : PYMQ_ENOTFOUND;
-}
-
 /* Under the append lock, so that an append is wholly before or refused. */
 static void set_closed(struct removal *removal, bool closed) {
-    struct pymq_commit_log *log = &removal->store->log;
-    pymq_append_lock_acquire(&log->lock);
     for (size_t i = 0; i < removal->count; i++)
-        removal->queues[i]->closed = closed;
-    removal->end = log->position;
-    pymq_append_lock_release(&log->lock);
+        atomic_store(&removal->queues[i]->closed, closed);
+}
+
+/* Find and close them in one go: what a queue that is not among them holds was appended behind `end`. */
+static int close_queues(struct removal *removal) {
+    struct pymq_queue_table *table = &removal->store->queues;
+    struct pymq_commit_log *log = &removal->store->log;
+    for (;;) {
+        size_t capacity = pymq_queue_table_list(table, NULL, 0) + QUEUES_ROOM;
+        removal->queues = malloc(capacity * sizeof *removal->queues);
+        if (removal->queues == NULL)
+            return PYMQ_ENOMEM;
+        pymq_append_lock_acquire(&log->lock);
+        size_t count = pymq_queue_table_list(table, removal->queues, capacity);
+        if (count <= capacity) {
+            for (size_t i = 0; i < count; i++) {
+                if (is_of(removal->queues[i], removal->topic))
+                    removal->queues[removal->count++] = removal->queues[i];
+            }
+            set_closed(removal, true);
+            removal->end = log->position;
+        }
+        pymq_append_lock_release(&log->lock);
+        if (count <= capacity)
+            return removal->count > 0 ? PYMQ_OK : PYMQ_ENOTFOUND;
+        free(removal->queues);
+    }
+}
+
+static void open_again(struct removal *removal) {
+    pymq_append_lock_acquire(&removal->store->log.lock);
+    set_closed(removal, false);
+    pymq_append_lock_release(&removal->store->log.lock);
 }
 
 static bool is_settled(void *context) {
@@ -87,6 +102,7 @@ static int remove_files(struct pymq_queue *queue) {
 /* Out of the table, empty to whoever still looks. Returns the units it had. */
 static int64_t bury(struct pymq_store *store, struct pymq_queue *queue) {
     pymq_queue_table_remove(&store->queues, queue);
+    atomic_store(&queue->closed, true);
     atomic_store(&queue->dead, true);
     atomic_store_explicit(&queue->min_position, 0, memory_order_release);
     atomic_store_explicit(&queue->dirty, false, memory_order_release);
@@ -120,15 +136,14 @@ int pymq_store_remove_topic(struct pymq_store *store, const uint8_t *topic, size
     int status = pymq_store_path(store, REMOVED_FILE, path, sizeof path);
     pthread_mutex_lock(&store->removal_lock);
     if (status == PYMQ_OK)
-        status = find_queues(&removal);
+        status = close_queues(&removal);
     if (status == PYMQ_OK) {
-        set_closed(&removal, true);
         status = wait_dispatched(&removal, timeout_ms);
         if (status == PYMQ_OK)
             status = pymq_removed_topics_add(&store->removed, path, removal.topic, removal.end,
                                              pymq_commit_log_min(&store->log));
         if (status != PYMQ_OK)
-            set_closed(&removal, false);
+            open_again(&removal);
         else
             status = take_away(&removal);
         if (status == PYMQ_OK)
@@ -137,6 +152,10 @@ int pymq_store_remove_topic(struct pymq_store *store, const uint8_t *topic, size
     pthread_mutex_unlock(&store->removal_lock);
     free(removal.queues);
     return status;
+}
+
+bool pymq_queue_is_removed(const struct pymq_queue *queue) {
+    return atomic_load_explicit(&((struct pymq_queue *)queue)->closed, memory_order_acquire);
 }
 
 int pymq_removal_load(struct pymq_store *store, struct pymq_error *error) {

@@ -288,6 +288,23 @@ static void test_short_polling_looks_by_the_clock_only(void) {
     serve_end();
 }
 
+/* Symptom: a pull held on a queue that was removed behind it waited out its time, while messages came to the new one. */
+static void test_hold_on_a_removed_queue_ends_at_the_next_look(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("hold-removed", &config, NULL);
+    struct pymq_connection *connection = fake_connect(0);
+    put_message(0, 0, NULL);
+    dispatched();
+    struct pull_wish wish = HELD;
+    wish.offset = 1;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    CHECK_EQ(pymq_store_remove_topic(served.store, (const uint8_t *)"T", 1, 20000), PYMQ_OK);
+    run_until(fake.reactor.now_ms + 5100);
+    expect(connection, 1, 21, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    CHECK_EQ(holds(), 0);
+    serve_end();
+}
+
 /* A hold of the control loop's comes back to it as it was given. */
 static void test_the_control_loops_hold_is_handed_back(void) {
     struct pymq_serve_config config = serve_config();
@@ -377,6 +394,7 @@ int main(void) {
     RUN(test_holds_of_a_closed_connection_are_dropped_and_only_those);
     RUN(test_one_pull_too_many_is_told_so);
     RUN(test_short_polling_looks_by_the_clock_only);
+    RUN(test_hold_on_a_removed_queue_ends_at_the_next_look);
     RUN(test_the_control_loops_hold_is_handed_back);
     RUN(test_table_survives_every_order_of_coming_and_going);
     return check_summary();

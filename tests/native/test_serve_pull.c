@@ -179,6 +179,43 @@ static void test_one_pull_looks_at_800_units_at_most(void) {
     serve_end();
 }
 
+/* Symptom: one pull that asked for a hundred million messages and matched none kept its reactor for half a second. */
+static void test_pull_that_asks_for_very_many_walks_a_bounded_way(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("pull-many", &config, "red");
+    struct pymq_connection *connection = fake_connect(0);
+    for (int i = 0; i < 17000; i++)
+        put_message(0, i, "blue");
+    dispatched();
+    struct pull_wish wish = PLAIN;
+    wish.count = 100000000;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    expect(connection, 481, 20, "NO_MATCHED_MESSAGE", "16384", "0", "17000");
+    wish.offset = 16384;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    expect(connection, 481, 20, "NO_MATCHED_MESSAGE", "17000", "0", "17000");
+    serve_end();
+}
+
+/* Symptom: a topic made again while its removal was under way gave its consumers an empty queue for ever. */
+static void test_pull_finds_the_queue_that_took_a_removed_ones_place(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("pull-removed", &config, NULL);
+    struct pymq_connection *connection = fake_connect(0);
+    put_message(0, 0, NULL);
+    dispatched();
+    CHECK_EQ(pull(connection, &PLAIN), PYMQ_SERVED); /* the row remembers the queue */
+    expect_found(connection, 481, 0, 1, "1");
+    CHECK_EQ(pymq_store_remove_topic(served.store, (const uint8_t *)"T", 1, 20000), PYMQ_OK);
+    CHECK_EQ(pull(connection, &PLAIN), PYMQ_SERVED);
+    expect(connection, 481, 19, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    put_message(0, 1, NULL);
+    dispatched();
+    CHECK_EQ(pull(connection, &PLAIN), PYMQ_SERVED);
+    expect_found(connection, 481, 0, 1, "1");
+    serve_end();
+}
+
 static void test_offset_riding_on_a_pull_is_committed_once(void) {
     struct pymq_serve_config config = serve_config();
     pull_start("pull-commit", &config, NULL);
@@ -291,6 +328,8 @@ int main(void) {
     RUN(test_far_behind_is_sent_to_the_slave_only_when_reading_there_is_allowed);
     RUN(test_tags_are_filtered_by_hash_and_nothing_else_is_sent);
     RUN(test_one_pull_looks_at_800_units_at_most);
+    RUN(test_pull_that_asks_for_very_many_walks_a_bounded_way);
+    RUN(test_pull_finds_the_queue_that_took_a_removed_ones_place);
     RUN(test_offset_riding_on_a_pull_is_committed_once);
     RUN(test_reset_is_told_until_the_group_has_pulled_from_it);
     RUN(test_whatever_needs_words_is_handed_over_with_its_reason);

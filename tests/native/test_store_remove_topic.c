@@ -318,6 +318,42 @@ static void test_removal_killed_anywhere_leaves_all_or_nothing(void) {
     CHECK(whole > 0 && gone > 0); /* both sides of the moment were met */
 }
 
+struct slow_removal {
+    struct pymq_store *store;
+    int status;
+};
+
+static void *run_removal(void *context) {
+    struct slow_removal *removal = context;
+    removal->status = remove_topic(removal->store, "T");
+    return NULL;
+}
+
+/* Symptom: a topic made again while its removal was under way kept the dying queue, and stayed empty for ever. */
+static void test_queue_of_a_topic_being_removed_is_given_to_nobody(void) {
+    const char *path = scratch("remove-dying");
+    struct pymq_store_config config = small_config();
+    config.replica_gate = true; /* holds the removal up for as long as we like */
+    struct pymq_store *store = open_or_die(path, &config);
+    pymq_store_set_replica(store, 0, true);
+    struct sent sent = send_text(store, "T", 0, "old");
+    struct pymq_queue *dying = find(store, "T", 0), *other;
+    struct slow_removal removal = {.store = store};
+    pthread_t thread;
+    pthread_create(&thread, NULL, run_removal, &removal);
+    while (!pymq_queue_is_removed(dying))
+        usleep(100);
+    CHECK_EQ(pymq_store_queue(store, (const uint8_t *)"T", 1, 0, true, &other), PYMQ_ENOTFOUND);
+    pymq_store_set_replica(store, sent.end_offset, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(removal.status, PYMQ_OK);
+    other = queue_of(store, "T", 0);
+    CHECK(other != dying && !pymq_queue_is_removed(other));
+    CHECK_EQ(send_text(store, "T", 0, "new").queue_offset, 0);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    scratch_end(path);
+}
+
 static void test_damaged_list_of_removed_topics_is_refused_by_name(void) {
     const char *path = scratch("remove-damaged");
     struct pymq_store_config config = small_config();
@@ -346,6 +382,7 @@ int main(void) {
     RUN(test_log_that_begins_anew_is_not_taken_for_removed);
     RUN(test_topics_come_and_go_beside_senders_and_readers);
     RUN(test_messages_not_yet_visible_hold_a_removal_up_and_nothing_changes);
+    RUN(test_queue_of_a_topic_being_removed_is_given_to_nobody);
     RUN(test_damaged_list_of_removed_topics_is_refused_by_name);
     RUN(test_removal_killed_anywhere_leaves_all_or_nothing);
     return check_summary();

@@ -84,7 +84,8 @@ void pymq_store_abandon(struct pymq_store *store);
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
-/* Find (or, with `create`, make) a queue. PYMQ_OK, PYMQ_ENOTFOUND, PYMQ_ETOPIC, PYMQ_EINVAL, PYMQ_ENOMEM. */
+/* Find (or, with `create`, make) a queue. PYMQ_OK, PYMQ_ENOTFOUND (also with `create`, while its topic is being
+ * removed), PYMQ_ETOPIC, PYMQ_EINVAL, PYMQ_ENOMEM. */
 int pymq_store_queue(struct pymq_store *store, const uint8_t *topic, size_t topic_size, int32_t queue_id, bool create,
                      struct pymq_queue **queue);
 
@@ -92,7 +93,7 @@ int pymq_store_queue(struct pymq_store *store, const uint8_t *topic, size_t topi
 struct pymq_append_item {
     struct pymq_queue *queue;
     uint8_t *record; /* stamped in place under the lock, then copied */
-    uint32_t size;           /* in and out: with append_record_crc it grows by 20 or 21, which need no room in `record` */
+    uint32_t size;           /* in and out: with append_record_crc it grows by 20 or 21, without room in `record` */
     int64_t queue_offset;    /* out */
     int64_t physical_offset; /* out */
 };
@@ -166,6 +167,9 @@ struct pymq_queue_info {
 };
 
 void pymq_queue_info(const struct pymq_queue *queue, struct pymq_queue_info *info);
+
+/* Whether its topic was removed, or is being removed: whoever has kept the pointer looks it up again. */
+bool pymq_queue_is_removed(const struct pymq_queue *queue);
 
 /* All queues, in no order. Returns how many there are; fills at most `count_max`. */
 size_t pymq_store_queues(struct pymq_store *store, struct pymq_queue **queues, size_t count_max);
