@@ -73,7 +73,7 @@ def route(broker, topic):
 
 
 def test_a_created_topic_is_configured_routed_and_can_be_sent_to(broker, wire):
-    """A created topic is configured routed and can be sent to."""
+    """Goal: updateTopic works. Method: the answer, the configuration, the route, a send to its last queue."""
     answer = create_topic(wire, "created", 3)
     assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "not set any response code")
     shown = json.loads(wire.call(RequestCode.GET_TOPIC_CONFIG, {"topic": "created"}).body)
@@ -101,7 +101,7 @@ def test_a_created_topic_is_configured_routed_and_can_be_sent_to(broker, wire):
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_in_words(wire, topic, more, code, words):
-    """A topic that cannot be is refused in words."""
+    """Goal: a clear error and no half-made topic. Method: names, attributes and numbers that are wrong."""
     answer = create_topic(wire, topic, **more)
     assert answer.code == code
     assert words in answer.remark
@@ -116,7 +116,7 @@ def test_an_optional_number_that_is_none_counts_as_left_out(wire):
 
 
 def test_topics_come_in_lists_and_are_listed_in_slices(wire):
-    """Topics come in lists and are listed in slices."""
+    """Goal: updateTopicList and the paged listing. Method: three made, then a slice by version."""
     entries = [{"topicName": f"listed{n}", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for n in range(3)]
     body = json.dumps({"topicConfigList": entries}).encode()
     assert wire.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).code == ResponseCode.SUCCESS
@@ -130,7 +130,7 @@ def test_topics_come_in_lists_and_are_listed_in_slices(wire):
 
 
 def test_topic_statistics_know_ends_and_times_of_every_queue(wire):
-    """Topic statistics know ends and times of every queue."""
+    """Goal: topicStatus. Method: an empty and a filled queue, and a topic that is not there."""
     create_topic(wire, "counted", 2)
     send(wire, "counted", 3, 1)
     answer = wire.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "counted"})
@@ -142,7 +142,7 @@ def test_topic_statistics_know_ends_and_times_of_every_queue(wire):
 
 
 def test_a_deleted_topic_takes_offsets_and_queues_along_and_begins_anew(wire):
-    """A deleted topic takes offsets and queues along and begins anew."""
+    """Goal: no old message comes back. Method: delete, make again, send; then deletions that are refused."""
     create_topic(wire, "doomed", 1)
     send(wire, "doomed", 3)
     assert wire.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "doomed"}).code == ResponseCode.SUCCESS
@@ -157,7 +157,7 @@ def test_a_deleted_topic_takes_offsets_and_queues_along_and_begins_anew(wire):
 
 
 def test_groups_are_created_changed_listed_and_deleted(wire):
-    """Groups are created changed listed and deleted."""
+    """Goal: updateSubGroup and its kin. Method: one, many, gone; bodies that are none."""
     body = json.dumps({"groupName": "made", "retryMaxTimes": 3}).encode()
     assert wire.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == ResponseCode.SUCCESS
     many = json.dumps({"groupConfigList": [{"groupName": "made2"}, {"groupName": "made3"}]}).encode()
@@ -173,7 +173,7 @@ def test_groups_are_created_changed_listed_and_deleted(wire):
 
 
 def test_what_a_group_is_kept_from_is_kept(wire):
-    """What a group is kept from is kept."""
+    """Goal: UPDATE_AND_GET_GROUP_FORBIDDEN. Method: ask, forbid, ask."""
     ask = {"group": "kept", "topic": "t"}
     assert json.loads(wire.call(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ask).body)["readable"] is True
     wire.call(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ask | {"readable": "false"})
@@ -215,7 +215,7 @@ def test_members_are_listed_told_and_forgotten_with_their_connection(broker, wir
 
 
 def test_a_question_is_passed_on_to_the_client_it_is_about(broker, wire):
-    """A question is passed on to the client it is about."""
+    """Goal: consumerStatus. Method: the test answers as the consumer; then asks about nobody."""
     create_topic(wire, "asked", 1)
     heartbeat(wire, "c-asked", "askers", "asked")
     with Wire(broker.config.listen_port) as tool:
@@ -285,7 +285,7 @@ def test_consume_statistics_and_reset_and_clone_of_offsets(wire):
 
 
 def test_a_reset_outside_the_queue_or_of_nothing_is_refused(wire):
-    """A reset outside the queue or of nothing is refused."""
+    """Goal: no group is sent into nowhere. Method: an offset beyond the end, an unknown group and topic."""
     create_topic(wire, "unreset", 1)
     base = {"topic": "unreset", "group": "TOOLS_CONSUMER", "timestamp": "-1"}
     answer = wire.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, base | {"queueId": "0", "offset": "2"})
@@ -300,7 +300,7 @@ def test_a_reset_outside_the_queue_or_of_nothing_is_refused(wire):
 
 
 def test_units_of_a_queue_are_shown_from_an_index_on(wire):
-    """Units of a queue are shown from an index on."""
+    """Goal: queryCq. Method: tags and places of the units behind an index."""
     create_topic(wire, "units", 1)
     for tag in ("A", "B", "A"):
         send(wire, "units", 1, 0, f"TAGS\x01{tag}\x02")
@@ -315,7 +315,7 @@ def test_units_of_a_queue_are_shown_from_an_index_on(wire):
 
 
 def test_configuration_is_shown_changed_and_kept(broker, wire):
-    """Configuration is shown changed and kept."""
+    """Goal: getBrokerConfig and updateBrokerConfig. Method: the text, version, effect on a send, file, refusals."""
     shown = wire.call(RequestCode.GET_BROKER_CONFIG)
     lines = dict(line.split("=", 1) for line in shown.body.decode().splitlines())
     assert (lines["brokerName"], lines["listenPort"]) == ("broker-a", str(broker.config.listen_port))
@@ -336,7 +336,7 @@ def test_configuration_is_shown_changed_and_kept(broker, wire):
 
 
 def test_taking_the_write_permission_away_shows_in_the_route_and_comes_back(broker, wire):
-    """Taking the write permission away shows in the route and comes back."""
+    """Goal: a broker can be drained. Method: the route after each change."""
     create_topic(wire, "permitted", 1)
     for permission, expected in (("4", 4), ("6", 6)):
         wire.call(RequestCode.UPDATE_BROKER_CONFIG, {}, f"brokerPermission={permission}".encode())
@@ -344,7 +344,7 @@ def test_taking_the_write_permission_away_shows_in_the_route_and_comes_back(brok
 
 
 def test_runtime_information_has_what_tools_print_and_how_requests_were_served(wire):
-    """Runtime information has what tools print and how requests were served."""
+    """Goal: clusterList and brokerStatus. Method: the names they read, as texts, and the counters."""
     create_topic(wire, "told", 1)
     wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("told"), b"x")
     table = json.loads(wire.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
@@ -363,7 +363,7 @@ def test_runtime_information_has_what_tools_print_and_how_requests_were_served(w
 
 
 def test_an_unknown_code_is_answered_and_the_connection_stays(wire):
-    """An unknown code is answered and the connection stays."""
+    """Goal: newer clients are not cut off. Method: a code of nobody, then one of somebody."""
     answer = wire.call(31999)
     assert (answer.code, answer.remark) == (3, " request type 31999 not supported")
     assert wire.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).code == ResponseCode.SUCCESS

@@ -44,7 +44,7 @@ def beat(broker, connection=1, **more):
 
 
 def test_a_heartbeat_makes_group_and_retry_topic_and_keeps_the_client(broker):
-    """A heartbeat makes group and retry topic and keeps the client."""
+    """Goal: a consumer can start. Method: the answer, and every table it touches."""
     answer = beat(broker)
     assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, 7)
     assert answer.fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
@@ -56,7 +56,7 @@ def test_a_heartbeat_makes_group_and_retry_topic_and_keeps_the_client(broker):
 
 
 def test_a_heartbeat_of_version_2_is_told_whether_subscriptions_changed(broker):
-    """A heartbeat of version 2 is told whether subscriptions changed."""
+    """Goal: short heartbeats work. Method: same, other fingerprint; then one without subscriptions."""
     changes = [beat(broker, heartbeatFingerprint=n).fields["IS_SUB_CHANGE"] for n in (5, 5, 6)]
     assert changes == ["false", "false", "true"]
     beat(broker, heartbeatFingerprint=6, withoutSub=True, consumerDataSet=[{"groupName": "g"}])
@@ -64,14 +64,14 @@ def test_a_heartbeat_of_version_2_is_told_whether_subscriptions_changed(broker):
 
 
 def test_a_heartbeat_whose_connection_is_gone_leaves_no_member_behind(broker):
-    """A heartbeat whose connection is gone leaves no member behind."""
+    """Goal: no ghost in a group. Method: the connection ends while the disk is waited for."""
     del broker.server.peers[1]
     beat(broker)
     assert broker.clients.consumer_group("g") is None
 
 
 def test_a_group_that_may_not_be_made_is_left_out_silently(tmp_path):
-    """A group that may not be made is left out silently."""
+    """Goal: as Apache does. Method: auto-creation off."""
     broker = FakeBroker(tmp_path, auto_create_subscription_group=False).load()
     broker.server.peers = {1: ("192.0.2.5", 4000)}
     assert beat(broker).code == ResponseCode.SUCCESS
@@ -80,13 +80,13 @@ def test_a_group_that_may_not_be_made_is_left_out_silently(tmp_path):
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"clientID":1}', b'{"clientID":"c","consumerDataSet":[{}]}'])
 def test_a_heartbeat_that_cannot_be_read_is_refused(broker, body):
-    """A heartbeat that cannot be read is refused."""
+    """Goal: an answer instead of a traceback. Method: empty, cut, wrong shapes."""
     with pytest.raises(RemotingError, match="heartbeat"):
         asyncio.run(ClientProcessor(broker).heartbeat(request(RequestCode.HEART_BEAT, body=body)))
 
 
 def test_the_consumer_list_is_the_group_s_clients_or_an_error(broker):
-    """The consumer list is the group s clients or an error."""
+    """Goal: rebalance has its list. Method: nobody, then two."""
     processor = ClientProcessor(broker)
     ask = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"})
     empty = asyncio.run(processor.consumer_list(ask))
@@ -98,7 +98,7 @@ def test_the_consumer_list_is_the_group_s_clients_or_an_error(broker):
 
 
 def test_unregistering_takes_the_client_out_of_both_tables(broker):
-    """Unregistering takes the client out of both tables."""
+    """Goal: good-byes count. Method: both groups in one request."""
     beat(broker)
     fields = {"clientID": "c1", "producerGroup": "p", "consumerGroup": "g"}
     answer = asyncio.run(ClientProcessor(broker).unregister(request(RequestCode.UNREGISTER_CLIENT, fields)))
@@ -124,7 +124,7 @@ def test_unregistering_from_an_unknown_group_makes_it_as_5_5_0_does(broker):
 
 @pytest.mark.parametrize(("kind", "refused"), [("TAG", False), (None, False), ("SQL92", True)])
 def test_only_filters_that_work_are_promised(broker, kind, refused):
-    """Only filters that work are promised."""
+    """Goal: a consumer fails at start, not in silence. Method: tags, nothing and SQL."""
     subscription = {"topic": "t", "subString": "a > 1"} | ({"expressionType": kind} if kind else {})
     body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
     check = ClientProcessor(broker).check_config(request(RequestCode.CHECK_CLIENT_CONFIG, body=body))

@@ -54,7 +54,7 @@ def told(broker):
 
 
 def test_every_member_is_told_when_one_joins_and_not_when_it_only_beats(broker):
-    """Every member is told when one joins and not when it only beats."""
+    """Goal: rebalance at once, and no storm. Method: two joins and a repeated heartbeat; who was told."""
     assert join(broker, 1)
     assert told(broker) == [1]
     assert join(broker, 2)
@@ -66,7 +66,7 @@ def test_every_member_is_told_when_one_joins_and_not_when_it_only_beats(broker):
 
 @pytest.mark.parametrize("how", ["unregister", "close"])
 def test_the_others_are_told_when_one_leaves(broker, how):
-    """The others are told when one leaves."""
+    """Goal: its queues are taken over at once. Method: by its own word and by its connection's end."""
     join(broker, 1)
     join(broker, 2)
     told(broker)
@@ -78,7 +78,7 @@ def test_the_others_are_told_when_one_leaves(broker, how):
 
 
 def test_the_last_member_takes_group_and_subscriptions_along(broker):
-    """The last member takes group and subscriptions along."""
+    """Goal: no pull is served for nobody. Method: what is published after the only member is gone."""
     join(broker, 1, consumer(tags("TagA")))
     assert ("g", "t") in broker.serve.subscriptions
     broker.clients.connection_closed(1)
@@ -88,7 +88,7 @@ def test_the_last_member_takes_group_and_subscriptions_along(broker):
 
 
 def test_broadcasting_members_and_groups_that_do_not_want_it_are_not_told(broker):
-    """Broadcasting members and groups that do not want it are not told."""
+    """Goal: nobody rebalances in vain. Method: a broadcasting pair, and a group with the switch off."""
     join(broker, 1, consumer(tags("*"), message_model="BROADCASTING"))
     join(broker, 2, consumer(tags("*"), message_model="BROADCASTING"))
     broker.clients.connection_closed(1)
@@ -99,7 +99,7 @@ def test_broadcasting_members_and_groups_that_do_not_want_it_are_not_told(broker
 
 
 def test_subscriptions_are_published_with_java_s_hashes(broker):
-    """Subscriptions are published with java s hashes."""
+    """Goal: C filters by what the store has. Method: hashes as a real heartbeat carries them."""
     join(broker, 1, consumer(tags("TagA || TagB", 7), tags("*", 8, "u")))
     assert broker.serve.subscriptions["g", "t"] == {
         "version": 7,
@@ -111,7 +111,7 @@ def test_subscriptions_are_published_with_java_s_hashes(broker):
 
 
 def test_sql_and_too_many_tags_are_left_to_python(broker):
-    """Sql and too many tags are left to python."""
+    """Goal: C never filters by half a subscription. Method: an expression, and one tag around the limit of 64."""
     sql = SubscriptionData(topic="t", sub_string="a > 1", expression_type="SQL92", sub_version=1)
     many = tags(" || ".join(f"tag{n}" for n in range(65)), 1, "u")
     most = tags(" || ".join(f"tag{n}" for n in range(64)), 1, "v")
@@ -121,7 +121,7 @@ def test_sql_and_too_many_tags_are_left_to_python(broker):
 
 
 def test_only_a_newer_version_replaces_a_subscription(broker):
-    """Only a newer version replaces a subscription."""
+    """Goal: a late heartbeat does not win. Method: equal and newer versions."""
     join(broker, 1, consumer(tags("TagA", 5)))
     join(broker, 1, consumer(tags("TagB", 5)))
     assert broker.serve.subscriptions["g", "t"]["tag_hashes"] == (TAG_A,)
@@ -130,7 +130,7 @@ def test_only_a_newer_version_replaces_a_subscription(broker):
 
 
 def test_a_topic_no_longer_subscribed_to_is_taken_away_and_members_are_told(broker):
-    """A topic no longer subscribed to is taken away and members are told."""
+    """Goal: unsubscribing counts. Method: a heartbeat with one topic less."""
     join(broker, 1, consumer(tags("*"), tags("*", 1, "u")))
     told(broker)
     assert join(broker, 1, consumer(tags("*")))
@@ -139,7 +139,7 @@ def test_a_topic_no_longer_subscribed_to_is_taken_away_and_members_are_told(brok
 
 
 def test_a_heartbeat_without_subscriptions_leaves_them_alone(broker):
-    """A heartbeat without subscriptions leaves them alone."""
+    """Goal: version 2's short form. Method: a heartbeat that left them out."""
     join(broker, 1, consumer(tags("TagA", 5)))
     told(broker)
     assert not join(broker, 1, consumer(), subscriptions_too=False)
@@ -148,7 +148,7 @@ def test_a_heartbeat_without_subscriptions_leaves_them_alone(broker):
 
 
 def test_members_that_want_different_things_are_reported_once(broker, caplog):
-    """Members that want different things are reported once."""
+    """Goal: the commonest mistake is visible. Method: two members with other tags, beating on; one line."""
     join(broker, 1, consumer(tags("TagA", 5)))
     with caplog.at_level(logging.ERROR, "pymq.broker"):
         join(broker, 2, consumer(tags("TagB", 6)))
@@ -160,7 +160,7 @@ def test_members_that_want_different_things_are_reported_once(broker, caplog):
 
 
 def test_one_member_changing_its_mind_is_no_quarrel(broker, caplog):
-    """One member changing its mind is no quarrel."""
+    """Goal: no false alarm. Method: one member, another expression."""
     join(broker, 1, consumer(tags("TagA", 5)))
     with caplog.at_level(logging.ERROR, "pymq.broker"):
         join(broker, 1, consumer(tags("TagB", 6)))
@@ -169,7 +169,7 @@ def test_one_member_changing_its_mind_is_no_quarrel(broker, caplog):
 
 @pytest.mark.parametrize(("silent_s", "gone"), [(119.9, False), (120.0, False), (120.1, True)])
 def test_clients_silent_for_120_s_are_closed_and_forgotten(broker, silent_s, gone):
-    """Clients silent for 120 s are closed and forgotten."""
+    """Goal: the dead leave. Method: around the edge, beside one that still beats."""
     join(broker, 1)
     broker.clients.register_producer("p", channel(broker, 2))
     broker.clock.advance(silent_s)
@@ -194,7 +194,7 @@ def test_a_group_that_may_not_broadcast_is_special_only_while_its_members_do(bro
 
 
 def test_producers_come_and_go(broker):
-    """Producers come and go."""
+    """Goal: the producer table. Method: join, leave, connection lost."""
     broker.clients.register_producer("p", channel(broker, 1))
     broker.clients.register_producer("p", channel(broker, 2))
     broker.clients.unregister_producer("p", 1)
@@ -204,13 +204,13 @@ def test_producers_come_and_go(broker):
 
 
 def test_fingerprints_tell_whether_a_group_s_heartbeat_changed(broker):
-    """Fingerprints tell whether a group s heartbeat changed."""
+    """Goal: IS_SUB_CHANGE's source. Method: first, same, other, another group."""
     seen = broker.clients.changed_fingerprint
     assert [seen("g", 5), seen("g", 5), seen("g", 6), seen("h", 5)] == [False, False, True, False]
 
 
 def test_heartbeats_of_4_9_and_5_x_are_read():
-    """Heartbeats of 4 9 and 5 x are read."""
+    """Goal: every client's heartbeat. Method: without codeSet and fingerprint, with both, and without a client id."""
     old = {
         "clientID": "c",
         "producerDataSet": [{"groupName": "p"}],

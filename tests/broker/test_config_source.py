@@ -63,7 +63,7 @@ def given(**values):
 
 
 def test_the_sample_file_of_the_distribution_works_without_a_word(tmp_path):
-    """The sample file of the distribution works without a word."""
+    """Goal: what everybody begins with. Method: no warning, values and Apache's defaults."""
     loaded = load(tmp_path, NO_SLAVE)
     assert loaded.warnings == []
     assert (loaded.config.broker_name, loaded.config.store.file_reserved_time_hours) == ("broker-a", 48)
@@ -72,7 +72,7 @@ def test_the_sample_file_of_the_distribution_works_without_a_word(tmp_path):
 
 
 def test_separators_continuations_comments_and_old_spellings_are_read(tmp_path):
-    """Separators continuations comments and old spellings are read."""
+    """Goal: files as people write them. Method: one of each, and keys of older releases."""
     config = load(tmp_path, CONTAINER).config
     assert (config.broker_name, config.broker_id) == ("broker-b", 0)
     assert config.namesrv_addr == "ns1:9876;ns2:9876"
@@ -83,7 +83,7 @@ def test_separators_continuations_comments_and_old_spellings_are_read(tmp_path):
 
 
 def test_a_known_key_without_effect_is_named_only_when_it_says_something_else_than_the_default(tmp_path):
-    """A known key without effect is named only when it says something else than the default."""
+    """Goal: warnings that mean something. Method: one key at its default, one not; file and line are named."""
     warnings = load(tmp_path, CONTAINER).warnings
     assert sum("sendMessageThreadPoolNums" in warning for warning in warnings) == 1
     assert not any("useReentrantLock" in warning for warning in warnings)
@@ -91,7 +91,7 @@ def test_a_known_key_without_effect_is_named_only_when_it_says_something_else_th
 
 
 def test_values_that_rocketmq_accepts_are_brought_into_bounds_and_said(tmp_path):
-    """Values that rocketmq accepts are brought into bounds and said."""
+    """Goal: an existing file starts. Method: disk ratios out of order, in percent."""
     loaded = load(tmp_path, CONTAINER)
     assert loaded.config.store.disk_max_used_space_ratio == 85
     assert any("diskMaxUsedSpaceRatio=95" in warning for warning in loaded.warnings)
@@ -106,7 +106,7 @@ def test_values_that_rocketmq_accepts_are_brought_into_bounds_and_said(tmp_path)
     [("listenport", "listenPort"), ("brokerNam", "brokerName"), ("flushDiskTyp", "flushDiskType"), ("zzzz", None)],
 )
 def test_an_unknown_key_is_a_warning_with_a_suggestion_and_an_error_when_strict(key, suggestion):
-    """An unknown key is a warning with a suggestion and an error when strict."""
+    """Goal: a typing error is found. Method: other case, a letter less, nothing alike; strict and not."""
     (warning,) = given(**{key: "1"}).warnings
     assert "here" in warning
     assert key in warning
@@ -121,25 +121,25 @@ def test_an_unknown_key_is_a_warning_with_a_suggestion_and_an_error_when_strict(
      ("brokerRole", "SLAVE"), ("deleteWhen", "99"), ("listenPort", "2"), ("dataPlane", "java")],
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_refused(key, value):
-    """A value that cannot be is refused."""
+    """Goal: no guess. Method: wrong types, bounds, words and a role that needs replication."""
     with pytest.raises(ConfigError):
         given(**{key: value})
 
 
 def test_a_wrong_type_names_file_and_line(tmp_path):
-    """A wrong type names file and line."""
+    """Goal: the operator finds it. Method: the error's text."""
     with pytest.raises(ConfigError, match=r"broker\.conf:2: listenPort='x'"):
         load(tmp_path, "brokerName=a\nlistenPort=x\n")
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
-    """A file that is not there is one clear line."""
+    """Goal: no traceback for a wrong -c. Method: the error's text."""
     with pytest.raises(ConfigError, match=r"missing\.conf: No such file"):
         read_config_file(tmp_path / "missing.conf")
 
 
 def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment():
-    """The command line wins over the file and the file over the environment."""
+    """Goal: mqbroker's precedence. Method: the same key from one, two and three places; what --explain says of it."""
     environment = from_environment({"NAMESRV_ADDR": "env:1", "ROCKETMQ_HOME": "/opt", "OTHER": "x"})
     file = [Given("namesrvAddr", "file:1", "broker.conf:1")]
     line = [Given("namesrvAddr", "line:1", "command line")]
@@ -169,13 +169,13 @@ def test_the_keys_of_5_5_0_are_known_with_their_defaults():
 
 
 def test_every_supported_key_is_rocketmq_s_or_listed_as_our_own():
-    """Every supported key is rocketmq s or listed as our own."""
+    """Goal: no key by accident. Method: supported keys minus Apache's."""
     own = {"dataPlane", "strictConfig", "reactorThreads", "namesrvListenPort"}
     assert {key for key in (*BROKER_ROWS, *STORE_ROWS) if key not in KNOWN_KEYS} == own
 
 
 def test_printed_properties_give_the_same_configuration_again():
-    """Printed properties give the same configuration again."""
+    """Goal: -p is a file. Method: read back what is printed."""
     config = given(listenPort="12345", diskSpaceWarningLevelRatio="88", traceOn="false", aclEnable="true").config
     printed = all_properties(config)
     again = build_config(Given(key, value, "again") for key, value in printed.items() if value != "")
@@ -185,14 +185,14 @@ def test_printed_properties_give_the_same_configuration_again():
 
 
 def test_important_properties_are_few_and_have_the_names():
-    """Important properties are few and have the names."""
+    """Goal: -m is readable. Method: some names, and how many."""
     found = important_properties(BrokerConfig())
     assert {"brokerName", "namesrvAddr", "storePathRootDir", "flushDiskType", "dataPlane"} <= set(found)
     assert len(found) < 100
 
 
 def test_nothing_configured_means_loopback_alone():
-    """Nothing configured means loopback alone."""
+    """Goal: a broker nobody set up is not for the network. Method: the addresses it resolves to."""
     config = BrokerConfig().resolved()
     assert (config.bind_address, config.broker_ip1, config.broker_ip2) == ("127.0.0.1",) * 3
     assert config.store_path_root_dir.endswith("/store")
@@ -203,18 +203,18 @@ def test_nothing_configured_means_loopback_alone():
     [{"namesrv_addr": "ns:9876"}, {"broker_config_path": "broker.conf"}, {"broker_ip1": "192.0.2.7"}],
 )
 def test_a_name_server_a_file_or_an_address_opens_the_broker(settings):
-    """A name server a file or an address opens the broker."""
+    """Goal: whoever configures is served. Method: each of the three alone."""
     assert BrokerConfig(**settings).resolved().bind_address == "0.0.0.0"
 
 
 def test_a_bind_address_is_also_what_clients_are_told():
-    """A bind address is also what clients are told."""
+    """Goal: routes lead somewhere. Method: one address given."""
     config = BrokerConfig(bind_address="192.0.2.9").resolved()
     assert (config.bind_address, config.broker_ip1) == ("192.0.2.9", "192.0.2.9")
 
 
 def test_a_log_elsewhere_than_in_the_store_is_refused_with_a_way_out(tmp_path):
-    """A log elsewhere than in the store is refused with a way out."""
+    """Goal: a log is not overlooked. Method: another path refused, the same through a link accepted."""
     config = BrokerConfig(store_path_root_dir=str(tmp_path), store_path_commit_log="/elsewhere/commitlog")
     with pytest.raises(ConfigError, match="symbolic link"):
         config.resolved()

@@ -19,7 +19,7 @@ def broker(tmp_path):
 
 
 def test_a_live_key_changes_at_once_and_others_wait(broker, caplog):
-    """A live key changes at once and others wait."""
+    """Goal: nobody is misled. Method: a live key, two that are not; what is logged."""
     with caplog.at_level(logging.WARNING, "pymq.broker"):
         config = changed_config(broker, {"brokerPermission": "4", "listenPort": "1234", "maxHashSlotNum": "5"})
     assert (config.broker_permission, config.listen_port) == (4, 10911)
@@ -40,18 +40,18 @@ def test_what_retention_looks_at_is_live(broker):
 
 @pytest.mark.parametrize("changes", [{"brokerPermision": "4"}, {"brokerPermission": "x"}, {"brokerPermission": "8"}])
 def test_a_change_that_cannot_be_changes_nothing(broker, changes):
-    """A change that cannot be changes nothing."""
+    """Goal: all or nothing. Method: a good change beside an unknown key, a wrong type and a value out of bounds."""
     with pytest.raises(ConfigError):
         changed_config(broker, {"traceOn": "false", **changes})
 
 
 def test_a_known_key_without_effect_is_shown_afterwards(broker):
-    """A known key without effect is shown afterwards."""
+    """Goal: what was said is not lost. Method: a key of access control."""
     assert changed_config(broker, {"aclEnable": "true"}).others == {"aclEnable": "true"}
 
 
 def test_a_file_keeps_its_comments_and_other_lines():
-    """A file keeps its comments and other lines."""
+    """Goal: an administrator's file stays his. Method: comments, repeated keys, continued lines, escapes."""
     text = "# head\nbrokerName=a\n\nlistenPort = 1 \\\n  2\n! note\nbrokerName : b\nlast=1"
     edited = edit_properties(text, {"listenPort": "99", "brokerName": "c", "new": " lead\\slash"})
     assert edited == "# head\n\nlistenPort=99\n! note\nbrokerName=c\nlast=1\nnew=\\ lead\\\\slash\n"
@@ -64,7 +64,7 @@ def test_a_file_keeps_its_comments_and_other_lines():
 
 
 def test_changes_are_kept_in_the_file_given_or_in_the_store(broker, tmp_path):
-    """Changes are kept in the file given or in the store."""
+    """Goal: a change outlives the process. Method: without and with -c, and the backup."""
     keep_changes(broker, {"traceOn": "false"})
     assert (tmp_path / "config" / "broker.properties").read_text() == "traceOn=false\n"
     given = tmp_path / "broker.conf"

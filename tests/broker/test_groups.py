@@ -23,7 +23,7 @@ def stored(broker):
 
 
 def test_an_unknown_group_gets_the_defaults_of_5_5_0_on_first_use(broker):
-    """An unknown group gets the defaults of 5 5 0 on first use."""
+    """Goal: files alike. Method: every field of the new entry as Apache writes it."""
     group = asyncio.run(broker.groups.find("billing"))
     assert stored(broker)["subscriptionGroupTable"]["billing"] == {
         "attributes": {},
@@ -46,7 +46,7 @@ def test_an_unknown_group_gets_the_defaults_of_5_5_0_on_first_use(broker):
 
 
 def test_without_auto_creation_only_system_groups_come_by_themselves(tmp_path):
-    """Without auto creation only system groups come by themselves."""
+    """Goal: autoCreateSubscriptionGroup=false holds, and tools still work. Method: one of each kind."""
     broker = FakeBroker(tmp_path, auto_create_subscription_group=False).load()
     assert asyncio.run(broker.groups.find("billing")) is None
     assert asyncio.run(broker.groups.find("CID_RMQ_SYS_X")) is not None
@@ -55,12 +55,12 @@ def test_without_auto_creation_only_system_groups_come_by_themselves(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 121])
 def test_a_bad_name_makes_no_group(broker, name):
-    """A bad name makes no group."""
+    """Goal: no group that has no retry topic. Method: empty, blank inside, one character too long."""
     assert asyncio.run(broker.groups.find(name)) is None
 
 
 def test_the_golden_groups_file_is_read_and_written_back_the_same(golden_store):
-    """The golden groups file is read and written back the same."""
+    """Goal: Apache reads what we write. Method: Apache's own file, loaded and saved."""
     broker = FakeBroker(golden_store)
     path = golden_store / "config" / "subscriptionGroup.json"
     before = json.loads(path.read_text())
@@ -70,7 +70,7 @@ def test_the_golden_groups_file_is_read_and_written_back_the_same(golden_store):
 
 
 def test_fields_of_a_newer_release_are_kept(tmp_path):
-    """Fields of a newer release are kept."""
+    """Goal: an upgrade and back loses nothing. Method: fields and a table nobody here knows."""
     config = tmp_path / "config"
     config.mkdir()
     entry = {"groupName": "g", "retryMaxTimes": 3, "subscriptionDataSet": [{"topic": "t"}], "newerField": {"a": 1}}
@@ -86,7 +86,7 @@ def test_fields_of_a_newer_release_are_kept(tmp_path):
 
 
 def test_a_disabled_group_is_published_as_disabled(broker):
-    """A disabled group is published as disabled."""
+    """Goal: consumeEnable reaches the reactors. Method: off and on again."""
     asyncio.run(broker.groups.update([SubscriptionGroup(group_name="g", consume_enable=False)]))
     assert broker.serve.groups["g"]["disabled"]
     asyncio.run(broker.groups.update([SubscriptionGroup(group_name="g")]))
@@ -94,7 +94,7 @@ def test_a_disabled_group_is_published_as_disabled(broker):
 
 
 def test_what_is_forbidden_makes_pulls_special_and_survives_a_restart(broker, tmp_path):
-    """What is forbidden makes pulls special and survives a restart."""
+    """Goal: the forbidden table holds. Method: two topics forbidden, restarted, allowed one by one."""
     asyncio.run(broker.groups.find("g"))
     asyncio.run(broker.groups.set_forbidden("g", "t", 4))
     asyncio.run(broker.groups.set_forbidden("g", "u", 4))
@@ -109,7 +109,7 @@ def test_what_is_forbidden_makes_pulls_special_and_survives_a_restart(broker, tm
 
 @pytest.mark.parametrize("offsets_too", [False, True])
 def test_a_deleted_group_is_gone_and_its_offsets_if_asked(broker, offsets_too):
-    """A deleted group is gone and its offsets if asked."""
+    """Goal: deleting does what was asked. Method: with and without offsets."""
     asyncio.run(broker.groups.find("g"))
     broker.serve.offset_commit("g", "t", 0, 7)
     assert asyncio.run(broker.groups.delete("g", offsets_too=offsets_too))

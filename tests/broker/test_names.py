@@ -9,7 +9,7 @@ from pymq.broker.names import check_group_name, check_topic_name
 
 @pytest.mark.parametrize("name", ["a", "a" * 127, "A-z_0|9%", "%RETRY%" + "g" * 248, "%DLQ%g"])
 def test_allowed_topics(name):
-    """Allowed topics."""
+    """Goal: every name Apache allows. Method: each kind of character, each limit."""
     assert check_topic_name(name) is None
 
 
@@ -26,7 +26,7 @@ def test_allowed_topics(name):
     ],
 )
 def test_refused_topics(name, words):
-    """Refused topics."""
+    """Goal: Apache's words. Method: one name beyond each rule."""
     assert words in check_topic_name(name)
 
 
@@ -35,6 +35,6 @@ def test_refused_topics(name, words):
     [("", "blank"), ("g" * 121, "longer than group max length: 120"), ("g g", "illegal characters")],
 )
 def test_refused_groups(name, words):
-    """Refused groups."""
+    """Goal: Apache's words. Method: one name beyond each rule, and one at the limit."""
     assert check_group_name("g" * 120) is None
     assert words in check_group_name(name)

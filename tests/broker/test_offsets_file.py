@@ -12,7 +12,7 @@ from tests.broker.fakes import FakeBroker
 
 
 def test_offsets_are_written_with_bare_integer_keys_and_read_back(tmp_path):
-    """Offsets are written with bare integer keys and read back."""
+    """Goal: RocketMQ's dialect. Method: the text itself, then a second broker over it."""
     broker = FakeBroker(tmp_path).load()
     broker.serve.offset_commit("g", "t", 0, 38)
     broker.serve.offset_commit("g", "t", 11, 2)
@@ -26,7 +26,7 @@ def test_offsets_are_written_with_bare_integer_keys_and_read_back(tmp_path):
 
 
 def test_nothing_is_written_when_nothing_moved(tmp_path):
-    """Nothing is written when nothing moved."""
+    """Goal: an idle broker does not write. Method: the file's inode over saves without change."""
     broker = FakeBroker(tmp_path).load()
     assert not asyncio.run(broker.offsets.save())
     broker.serve.offset_commit("g", "t", 0, 1)
@@ -40,7 +40,7 @@ def test_nothing_is_written_when_nothing_moved(tmp_path):
 
 
 def test_offsets_beyond_the_end_of_their_queue_come_back_to_it(tmp_path):
-    """Offsets beyond the end of their queue come back to it."""
+    """Goal: a lost tail skips no message. Method: offsets below, at, above and without a queue's end."""
     broker = FakeBroker(tmp_path).load()
     for queue_id, offset in ((0, 9), (1, 10), (2, 11), (3, 5)):
         broker.serve.offset_commit("g", "t", queue_id, offset)
@@ -52,7 +52,7 @@ def test_offsets_beyond_the_end_of_their_queue_come_back_to_it(tmp_path):
 
 
 def test_the_golden_offsets_are_loaded_as_they_stand(golden_store):
-    """The golden offsets are loaded as they stand."""
+    """Goal: groups go on where they were. Method: Apache's own file."""
     broker = FakeBroker(golden_store)
     broker.store.ends = {("GoldenA", queue_id): 10**6 for queue_id in range(4)} | {("GoldenB", 0): 10**6}
     broker.load()
@@ -60,7 +60,7 @@ def test_the_golden_offsets_are_loaded_as_they_stand(golden_store):
 
 
 def test_offsets_that_are_no_numbers_are_refused_and_named(tmp_path):
-    """Offsets that are no numbers are refused and named."""
+    """Goal: groups do not begin anew by accident. Method: a text where an offset should be."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:"x"}}}')
@@ -69,7 +69,7 @@ def test_offsets_that_are_no_numbers_are_refused_and_named(tmp_path):
 
 
 def test_get_all_consumer_offset_answers_in_the_dialect(tmp_path):
-    """Get all consumer offset answers in the dialect."""
+    """Goal: a slave can read it. Method: the bytes of the answer."""
     broker = FakeBroker(tmp_path).load()
     broker.serve.offset_commit("g", "t", 3, 7)
     assert broker.offsets.encode().endswith(b'"offsetTable":{"t@g":{3:7}}}')

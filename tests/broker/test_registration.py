@@ -50,7 +50,7 @@ def make(broker, addresses="ns1:9876;ns2:9876"):
 
 
 def test_every_name_server_is_told_everything_as_apache_tells_it(broker):
-    """Every name server is told everything as apache tells it."""
+    """Goal: REGISTER_BROKER as Apache's name server reads it. Method: every field, the CRC and the body."""
     registration, client = make(broker)
     assert asyncio.run(registration.register_all()) == 2
     assert [address for address, _ in client.calls] == ["ns1:9876", "ns2:9876"]
@@ -74,7 +74,7 @@ def test_every_name_server_is_told_everything_as_apache_tells_it(broker):
 
 
 def test_a_new_topic_is_told_alone(broker):
-    """A new topic is told alone."""
+    """Goal: small registrations. Method: the tables that were sent."""
     registration, client = make(broker)
     asyncio.run(registration.register_topics([TopicConfig(topic_name="orders")]))
     tables = [
@@ -84,7 +84,7 @@ def test_a_new_topic_is_told_alone(broker):
 
 
 def test_one_name_server_that_fails_does_not_keep_the_others_from_knowing(broker, caplog):
-    """One name server that fails does not keep the others from knowing."""
+    """Goal: independence. Method: one refused, one answering an error, then well again."""
     registration, client = make(broker)
     client.answers["ns1:9876"] = RemotingConnectError("ns1:9876", "refused")
     assert asyncio.run(registration.register_all()) == 1
@@ -96,7 +96,7 @@ def test_one_name_server_that_fails_does_not_keep_the_others_from_knowing(broker
 
 
 def test_a_name_server_that_never_answers_holds_a_new_topic_up_only_a_moment(broker, monkeypatch):
-    """A name server that never answers holds a new topic up only a moment."""
+    """Goal: a first send is not lost to it. Method: a silent server and a short wait."""
     monkeypatch.setattr("pymq.broker.registration.NEW_TOPIC_WAIT_S", 0.05)
     registration, client = make(broker)
     client.answers["ns1:9876"] = "never"
@@ -115,7 +115,7 @@ def test_a_name_server_that_never_answers_holds_a_new_topic_up_only_a_moment(bro
 
 
 def test_without_force_only_name_servers_that_know_less_are_told(broker):
-    """Without force only name servers that know less are told."""
+    """Goal: QUERY_DATA_VERSION's use. Method: one that is up to date, one that is not."""
     registration, client = make(broker)
     known = json.dumps(broker.topics.version.to_json()).encode()
 
@@ -134,7 +134,7 @@ def test_without_force_only_name_servers_that_know_less_are_told(broker):
 
 
 def test_a_broker_that_may_not_write_registers_topics_that_may_not_be_written(broker):
-    """A broker that may not write registers topics that may not be written."""
+    """Goal: producers go elsewhere. Method: the permission that is registered."""
     broker.config = broker.config.replace(broker_permission=4)
     registration, client = make(broker)
     asyncio.run(registration.register_topics([TopicConfig(topic_name="orders", perm=6)]))
@@ -143,7 +143,7 @@ def test_a_broker_that_may_not_write_registers_topics_that_may_not_be_written(br
 
 
 def test_a_compressed_body_is_what_newer_brokers_send(broker):
-    """A compressed body is what newer brokers send."""
+    """Goal: RegisterBrokerBody's compressed form. Method: inflate it and read each piece."""
     broker.config = broker.config.replace(compressed_register=True)
     registration, client = make(broker)
     config = TopicConfig(topic_name="orders", read_queue_nums=3, attributes={"message.type": "FIFO"})
@@ -171,7 +171,7 @@ def test_topics_with_an_order_configuration_become_ordered(broker):
 
 
 def test_nothing_is_registered_behind_the_good_bye(broker):
-    """Nothing is registered behind the good bye."""
+    """Goal: a stopped broker stays gone. Method: what is sent after unregistering."""
     registration, client = make(broker)
 
     async def scenario():

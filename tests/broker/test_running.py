@@ -26,7 +26,7 @@ def config_in(directory, **more):
 
 
 def test_a_broker_runs_on_the_caller_s_own_loop(tmp_path):
-    """A broker runs on the caller s own loop."""
+    """Goal: async with. Method: one request while the loop is the test's."""
 
     async def scenario():
         async with pymq.Broker(config_in(tmp_path)) as broker:
@@ -55,7 +55,7 @@ def test_two_brokers_in_one_program_share_a_name_server(tmp_path):
 
 
 def test_a_stopped_broker_leaves_no_thread_and_its_store_can_be_opened_again(tmp_path):
-    """A stopped broker leaves no thread and its store can be opened again."""
+    """Goal: a library leaves nothing behind. Method: threads before and after two rounds over one store."""
     before = set(threading.enumerate())
     for round_number in range(2):
         with pymq.Broker(config_in(tmp_path)).running() as broker, Wire(broker.config.listen_port) as wire:
@@ -121,7 +121,7 @@ def test_a_held_pull_is_answered_when_the_broker_stops(tmp_path, plane):
 
 
 def test_stopping_twice_is_stopping_once(tmp_path):
-    """Stopping twice is stopping once."""
+    """Goal: stop() is idempotent. Method: at the same time and afterwards."""
 
     async def scenario():
         broker = pymq.Broker(config_in(tmp_path))
@@ -153,7 +153,7 @@ def test_a_disk_above_its_warning_level_refuses_sends_until_there_is_room(tmp_pa
 
 
 def test_sends_before_their_start_time_are_not_served_natively(tmp_path):
-    """Sends before their start time are not served natively."""
+    """Goal: startAcceptSendRequestTimeStamp holds on the fast path. Method: a time far away."""
     far = 1 << 50
     config = config_in(tmp_path, start_accept_send_request_time_stamp=far)
     with pymq.Broker(config).running() as broker, Wire(broker.config.listen_port) as wire:
@@ -161,7 +161,7 @@ def test_sends_before_their_start_time_are_not_served_natively(tmp_path):
 
 
 def test_importing_pymq_loads_no_native_module_and_starts_no_thread():
-    """Importing pymq loads no native module and starts no thread."""
+    """Goal: Spark may fork after the import. Method: threads and modules of a fresh interpreter."""
     code = "import sys, threading, pymq; pymq.Broker; assert threading.active_count() == 1; import subprocess"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     code = "import sys, pymq; assert not [name for name in sys.modules if name.startswith('pymq.')]"

@@ -56,7 +56,7 @@ def test_a_topic_is_on_disk_when_the_first_send_to_it_is_acknowledged(tmp_path):
 
 
 def test_a_port_in_use_is_one_clear_line_and_no_store(tmp_path, capsys, monkeypatch):
-    """A port in use is one clear line and no store."""
+    """Goal: a second broker by mistake. Method: a port held by the test; no log is made."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -70,7 +70,7 @@ def test_a_port_in_use_is_one_clear_line_and_no_store(tmp_path, capsys, monkeypa
 
 
 def test_a_store_that_is_open_elsewhere_is_one_clear_line(tmp_path):
-    """A store that is open elsewhere is one clear line."""
+    """Goal: two brokers over one store by mistake. Method: a second process; its last line."""
     with BrokerProcess(tmp_path):
         second = BrokerProcess(tmp_path)
         assert second.process.wait(30) == 1
@@ -82,7 +82,7 @@ def test_a_store_that_is_open_elsewhere_is_one_clear_line(tmp_path):
 
 
 def test_a_path_that_cannot_be_made_is_one_clear_line(tmp_path, capsys, monkeypatch):
-    """A path that cannot be made is one clear line."""
+    """Goal: a wrong path. Method: a directory below a file."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     (tmp_path / "file").write_text("")
     assert main(["--listenPort", "0", "--storePathRootDir", str(tmp_path / "file" / "store")]) == 1
@@ -92,13 +92,13 @@ def test_a_path_that_cannot_be_made_is_one_clear_line(tmp_path, capsys, monkeypa
 
 @pytest.mark.parametrize("arguments", [["-c"], ["-x"], ["stray"], ["--listenPort"]])
 def test_a_command_line_that_makes_no_sense_is_a_usage_error(arguments, capsys):
-    """A command line that makes no sense is a usage error."""
+    """Goal: exit 2 and the word. Method: a missing value, an unknown letter, a stray word."""
     assert main(arguments) == 2
     assert arguments[0] in capsys.readouterr().err
 
 
 def test_print_and_explain_start_nothing(tmp_path, capsys, monkeypatch):
-    """Print and explain start nothing."""
+    """Goal: looking changes nothing. Method: what is printed, and no store afterwards."""
     monkeypatch.setenv("NAMESRV_ADDR", "ns:9876")
     store = tmp_path / "store"
     for option in ("-p", "-m"):

@@ -42,13 +42,13 @@ def stored(broker):
 
 
 def test_a_fresh_broker_has_the_system_topics_of_5_5_0(broker):
-    """A fresh broker has the system topics of 5 5 0."""
+    """Goal: routes look as Apache's. Method: names, queues and permissions as read off a fresh 5.5.0."""
     found = {name: (config.write_queue_nums, config.perm) for name, config in broker.topics.all().items()}
     assert found == GOLDEN_SYSTEM_TOPICS
 
 
 def test_a_send_makes_a_topic_after_the_image_of_tbw102(broker):
-    """A send makes a topic after the image of tbw102."""
+    """Goal: auto-creation. Method: the whole configuration, with the inherit bit gone and the request's flag kept."""
     config = asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "1.2.3.4:5", 1))
     assert config == TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4, perm=6, topic_sys_flag=1)
     assert broker.topics.get("orders") is config
@@ -56,13 +56,13 @@ def test_a_send_makes_a_topic_after_the_image_of_tbw102(broker):
 
 @pytest.mark.parametrize(("asked", "made"), [(0, 0), (-1, 0), (7, 7), (8, 8), (9, 8), (100, 8)])
 def test_queues_of_a_made_topic_are_the_smaller_of_asked_and_default(broker, asked, made):
-    """Queues of a made topic are the smaller of asked and default."""
+    """Goal: neither side gets more queues than it allows. Method: counts around TBW102's eight, and below zero."""
     config = asyncio.run(broker.topics.create_on_send("orders", "TBW102", asked, "", 0))
     assert (config.read_queue_nums, config.write_queue_nums) == (made, made)
 
 
 def test_a_made_topic_is_on_disk_published_and_registered_before_the_call_returns(broker):
-    """A made topic is on disk published and registered before the call returns."""
+    """Goal: an acknowledged send has a topic. Method: look at file, reactors and name server right behind the call."""
     asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
     assert stored(broker)["topicConfigTable"]["orders"]["writeQueueNums"] == 4
     assert broker.serve.topics["orders"]["write_queues"] == 4
@@ -84,7 +84,7 @@ def test_a_topic_is_not_seen_before_it_is_on_disk(broker):
 
 
 def test_concurrent_first_sends_share_one_creation(broker):
-    """Concurrent first sends share one creation."""
+    """Goal: one topic, one registration. Method: three creations of one name; all get the first's."""
 
     async def scenario():
         return await asyncio.gather(*(broker.topics.create_on_send("orders", "TBW102", n, "", 0) for n in (4, 5, 6)))
@@ -96,7 +96,7 @@ def test_concurrent_first_sends_share_one_creation(broker):
 
 
 def test_many_topics_made_at_once_cost_few_writes(broker):
-    """Many topics made at once cost few writes."""
+    """Goal: a burst of new topics is not a burst of fsyncs. Method: count replacements for a hundred topics."""
     writes = []
     replace = broker.topics._file._write
     broker.topics._file._write = lambda data: (writes.append(data), replace(data))
@@ -110,7 +110,7 @@ def test_many_topics_made_at_once_cost_few_writes(broker):
 
 
 def test_a_topic_whose_file_cannot_be_written_does_not_exist(broker):
-    """A topic whose file cannot be written does not exist."""
+    """Goal: nothing undurable is served. Method: a disk that refuses, then one that does not."""
 
     def failing(data):
         raise OSError(28, "No space left on device")
@@ -126,12 +126,12 @@ def test_a_topic_whose_file_cannot_be_written_does_not_exist(broker):
 
 @pytest.mark.parametrize("default", ["missing", "SELF_TEST_TOPIC"])
 def test_no_topic_is_made_without_a_default_that_is_inherited(broker, default):
-    """No topic is made without a default that is inherited."""
+    """Goal: only templates make topics. Method: a default topic that is missing, and one without the inherit bit."""
     assert asyncio.run(broker.topics.create_on_send("orders", default, 4, "", 0)) is None
 
 
 def test_no_topic_is_made_when_switched_off_even_if_tbw102_is_in_the_file(tmp_path):
-    """No topic is made when switched off even if tbw102 is in the file."""
+    """Goal: autoCreateTopicEnable=false holds. Method: a file written while it was on still has TBW102."""
     made = FakeBroker(tmp_path).load()
     asyncio.run(made.topics.save())
     broker = FakeBroker(tmp_path, auto_create_topic_enable=False).load()
@@ -141,12 +141,12 @@ def test_no_topic_is_made_when_switched_off_even_if_tbw102_is_in_the_file(tmp_pa
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 128, "a@b"])
 def test_a_bad_name_makes_no_topic(broker, name):
-    """A bad name makes no topic."""
+    """Goal: no directory with a strange name. Method: empty, blank inside, too long, a separator."""
     assert asyncio.run(broker.topics.create_on_send(name, "TBW102", 4, "", 0)) is None
 
 
 def test_what_was_made_is_there_after_a_restart_with_its_data_version(broker, tmp_path):
-    """What was made is there after a restart with its data version."""
+    """Goal: restarts change nothing. Method: a second manager over the same file."""
     asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
     again = FakeBroker(tmp_path).load()
     assert again.topics.get("orders") == broker.topics.get("orders")
@@ -155,7 +155,7 @@ def test_what_was_made_is_there_after_a_restart_with_its_data_version(broker, tm
 
 
 def test_the_golden_topics_file_is_read_and_written_back_the_same(golden_store):
-    """The golden topics file is read and written back the same."""
+    """Goal: Apache reads what we write. Method: Apache's own file, loaded and saved; the same lines in some order."""
     broker = FakeBroker(golden_store)
     before = (golden_store / "config" / "topics.json").read_text()
     broker.topics.load()
@@ -166,7 +166,7 @@ def test_the_golden_topics_file_is_read_and_written_back_the_same(golden_store):
 
 
 def test_the_backup_is_read_when_the_file_is_empty(broker, tmp_path):
-    """The backup is read when the file is empty."""
+    """Goal: a torn replacement loses one change at most. Method: two changes, then the file emptied."""
     asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
     asyncio.run(broker.topics.create_on_send("more", "TBW102", 4, "", 0))
     (broker.config_directory / "topics.json").write_text("")
@@ -176,7 +176,7 @@ def test_the_backup_is_read_when_the_file_is_empty(broker, tmp_path):
 
 
 def test_damage_in_both_files_is_refused_and_named(broker, tmp_path):
-    """Damage in both files is refused and named."""
+    """Goal: topics are not silently forgotten. Method: both files overwritten."""
     asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
     for suffix in ("", ".bak"):
         (broker.config_directory / f"topics.json{suffix}").write_text("{damaged")
@@ -185,7 +185,7 @@ def test_damage_in_both_files_is_refused_and_named(broker, tmp_path):
 
 
 def test_a_deleted_topic_is_gone_from_file_reactors_and_offsets(broker):
-    """A deleted topic is gone from file reactors and offsets."""
+    """Goal: nothing of it is left to be served. Method: look everywhere, delete twice."""
     asyncio.run(broker.topics.create_on_send("orders", "TBW102", 4, "", 0))
     broker.serve.offset_commit("g", "orders", 0, 7)
     assert asyncio.run(broker.topics.delete("orders"))
@@ -196,7 +196,7 @@ def test_a_deleted_topic_is_gone_from_file_reactors_and_offsets(broker):
 
 
 def test_attributes_are_altered_by_signs_and_refused_otherwise(broker):
-    """Attributes are altered by signs and refused otherwise."""
+    """Goal: AttributeUtil's rules. Method: set, keep, every refusal, remove."""
     update = broker.topics.update
     asyncio.run(update([TopicConfig(topic_name="t", attributes={"+message.type": "FIFO"})]))
     assert broker.topics.get("t").attributes == {"message.type": "FIFO"}
@@ -210,7 +210,7 @@ def test_attributes_are_altered_by_signs_and_refused_otherwise(broker):
 
 
 def test_sends_to_reserved_topics_are_left_to_python(broker):
-    """Sends to reserved topics are left to python."""
+    """Goal: C serves no send it must refuse, and every other. Method: which system topics are published as special."""
     special = {name for name, row in broker.serve.topics.items() if row["send_special"]}
     assert {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer"} <= special
     assert not {"BenchmarkTest", "TBW102", "DefaultCluster"} & special

@@ -11,7 +11,7 @@ from pymq.clock import ManualClock
 
 
 def test_rates_are_what_came_between_the_oldest_and_the_newest_sample():
-    """Rates are what came between the oldest and the newest sample."""
+    """Goal: RocketMQ's minute. Method: twelve samples of steady traffic."""
     clock = ManualClock(datetime(2026, 11, 16, tzinfo=UTC))
     traffic = Traffic(clock)
     for step in range(1, 13):
@@ -26,7 +26,7 @@ def test_rates_are_what_came_between_the_oldest_and_the_newest_sample():
 
 
 def test_hour_and_day_follow():
-    """Hour and day follow."""
+    """Goal: the longer windows. Method: an hour of samples by the clock."""
     clock = ManualClock(datetime(2026, 11, 16, tzinfo=UTC))
     traffic = Traffic(clock)
     for step in range(1, 361):
@@ -38,7 +38,7 @@ def test_hour_and_day_follow():
 
 
 def test_totals_turn_over_at_midnight():
-    """Totals turn over at midnight."""
+    """Goal: today and yesterday. Method: a clock moved over two midnights."""
     clock = ManualClock(datetime(2026, 11, 16, 23, 59, 50, tzinfo=UTC))
     daily = DailyTotals(clock)
     daily.sample(5, 3)
@@ -52,7 +52,7 @@ def test_totals_turn_over_at_midnight():
 
 
 def test_bytes_are_printed_as_rocketmq_does():
-    """Bytes are printed as rocketmq does."""
+    """Goal: tools show the same. Method: around each unit's edge."""
     assert [human_bytes(n) for n in (0, 415, 1023, 1024, 1536, 252 * 2**30)] == [
         "0 B", "415 B", "1023 B", "1.0 KiB", "1.5 KiB", "252.0 GiB",
     ]  # fmt: skip
