@@ -3,6 +3,7 @@
 #include "transport_help.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 enum { REACTORS = 3, PIPELINE = 32, IDS = 64 };
 
@@ -198,9 +199,71 @@ static void test_a_close_under_load_joins_and_frees_everything(void) {
     }
 }
 
+/* What a service with a control loop of its own does: it uses the transport under a lock and forgets it when told. */
+static struct {
+    pthread_mutex_t lock;
+    struct pymq_transport *transport;
+    _Atomic int64_t uses;
+    _Atomic bool stop;
+} user = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void user_stopped(void *context) {
+    (void)context;
+    pthread_mutex_lock(&user.lock);
+    user.transport = NULL;
+    pthread_mutex_unlock(&user.lock);
+}
+
+static void *run_user(void *context) {
+    uint8_t frame[100] = {0, 0, 0, 96};
+    pymq_connection_id id = *(const pymq_connection_id *)context;
+    while (!atomic_load(&user.stop)) {
+        pthread_mutex_lock(&user.lock);
+        if (user.transport != NULL) {
+            pymq_transport_exclude(user.transport);
+            pymq_transport_include(user.transport);
+            pymq_transport_send(user.transport, id, frame, sizeof frame);
+            pymq_transport_hand_over(user.transport, id, frame, sizeof frame, 1);
+            atomic_fetch_add(&user.uses, 1);
+        }
+        pthread_mutex_unlock(&user.lock);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* The symptom: reactors were freed before the service was told, and a publication on the way used freed locks. */
+static void test_a_transport_can_be_used_until_its_service_is_told_that_it_stopped(void) {
+    for (int round = 0; round < 20; round++) {
+        struct server server;
+        struct pymq_transport_config config = help_config();
+        pthread_t thread;
+        config.reactors = 2;
+        memset(&server, 0, sizeof server);
+        server.echo.service = (struct pymq_service){.context = &server.echo, .stopped = user_stopped};
+        server_open_plain(&server, &config, &server.echo.service);
+        int fd = client_connect(server.port);
+        struct pymq_handed *handed = help_event(server.transport, PYMQ_HANDED_OPENED);
+        pymq_connection_id id = handed->connection;
+        pymq_handed_free(server.transport, handed);
+        user.transport = server.transport;
+        atomic_store(&user.uses, 0);
+        atomic_store(&user.stop, false);
+        CHECK(pthread_create(&thread, NULL, run_user, &id) == 0);
+        HELP_UNTIL(atomic_load(&user.uses) > 10);
+        pymq_transport_close(server.transport, 0);
+        CHECK(user.transport == NULL);
+        help_pause_ms(1);
+        atomic_store(&user.stop, true);
+        CHECK(pthread_join(thread, NULL) == 0);
+        close(fd);
+    }
+}
+
 int main(void) {
     RUN(test_everything_at_once_keeps_its_promises);
     RUN(test_an_excluder_is_not_starved_by_a_busy_reactor);
+    RUN(test_a_transport_can_be_used_until_its_service_is_told_that_it_stopped);
     RUN(test_a_close_under_load_joins_and_frees_everything);
     return check_summary();
 }
