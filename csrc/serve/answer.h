@@ -13,6 +13,7 @@ enum pymq_response_code {
     PYMQ_RESPONSE_MESSAGE_ILLEGAL = 13,
     PYMQ_RESPONSE_SERVICE_NOT_AVAILABLE = 14,
     PYMQ_RESPONSE_TOPIC_NOT_EXIST = 17,
+    PYMQ_RESPONSE_QUERY_NOT_FOUND = 22,
 };
 
 #define PYMQ_MESSAGE_ID_SIZE_MAX 56 /* of an IPv6 store host; 32 of an IPv4 one */

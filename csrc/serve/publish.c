@@ -2,10 +2,33 @@
  * When it returns, no reactor acts on the older row any more. */
 #include "serve_internal.h"
 
+/* Places for the offsets that a group will ask for and commit, one for every queue of the topic: without them each of
+ * its first requests would take the way through the control loop. Without memory they do. */
+static void make_offsets(struct pymq_tables *tables, const struct pymq_topic *topic,
+                         const struct pymq_subscription *subscription) {
+    struct pymq_offset_row *offsets;
+    if (topic != NULL && topic->queue_count > 0)
+        pymq_offset_make(tables, topic->name, topic->name_size, subscription->names + subscription->topic_size,
+                         subscription->group_size, topic->queue_count - 1, &offsets);
+}
+
+/* The topic is new or has grown: for whoever subscribes to it. */
+static void make_offsets_of_topic(struct pymq_tables *tables, const struct pymq_topic *topic) {
+    for (struct pymq_row *row = NULL; (row = pymq_row_map_next(&tables->subscriptions, row)) != NULL;) {
+        struct pymq_subscription *subscription = (struct pymq_subscription *)row;
+        if (subscription->topic_size == topic->name_size &&
+            memcmp(subscription->names, topic->name, topic->name_size) == 0)
+            make_offsets(tables, topic, subscription);
+    }
+}
+
 int pymq_serve_publish_topic(struct pymq_serve *serve, const struct pymq_topic_row *row) {
     pymq_tables_begin(&serve->tables);
-    struct pymq_topic *topic;
+    struct pymq_topic *topic = pymq_topic_find(&serve->tables, row->name, row->name_size);
+    int32_t queue_count = topic != NULL ? topic->queue_count : 0;
     int status = pymq_topic_publish(&serve->tables, row, &topic);
+    if (status == PYMQ_OK && topic->queue_count > queue_count)
+        make_offsets_of_topic(&serve->tables, topic);
     if (status == PYMQ_OK)
         pymq_pull_topic_changed(serve, topic);
     pymq_tables_end(&serve->tables);
@@ -56,6 +79,8 @@ int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_
     pymq_tables_begin(&serve->tables);
     struct pymq_subscription *subscription;
     int status = pymq_subscription_publish(&serve->tables, row, &subscription);
+    if (status == PYMQ_OK)
+        make_offsets(&serve->tables, pymq_topic_find(&serve->tables, row->topic, row->topic_size), subscription);
     if (status == PYMQ_OK)
         pymq_pull_subscription_changed(serve, subscription);
     pymq_tables_end(&serve->tables);

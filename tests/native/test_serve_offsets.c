@@ -101,6 +101,58 @@ static void test_whoever_is_unknown_is_handed_over(void) {
     serve_end();
 }
 
+static void subscribe(const char *group, const char *topic) {
+    struct pymq_subscription_row row = {.group = (const uint8_t *)group,
+                                        .group_size = (uint32_t)strlen(group),
+                                        .topic = (const uint8_t *)topic,
+                                        .topic_size = (uint32_t)strlen(topic),
+                                        .all = true};
+    CHECK_EQ(pymq_serve_publish_subscription(served.serve, &row), PYMQ_OK);
+}
+
+/* Every first query and commit of a new group once went through the control loop, queue by queue. */
+static void test_a_subscription_makes_first_queries_and_commits_native(void) {
+    start("subscribed");
+    struct pymq_connection *connection = fake_connect(0);
+    struct answer answer;
+    subscribe("group", "TopicA");
+    struct request query = query_request("group", "TopicA", "1");
+    struct request commit_first = commit_request("group", "TopicA", "3", "9");
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED); /* nothing was ever sent there */
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 22);
+    CHECK_BYTES(answer.command.remark.data, 10, "Not found,", 10);
+    send_text(served.store, "TopicA", 1, "first");
+    CHECK_EQ(pymq_store_wait_dispatched(served.store, 5000), PYMQ_OK);
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED); /* begins at 0, in memory */
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 0);
+    check_field(&answer, "offset", "0");
+    query.fields[3][0] = "setZeroIfNotFound";
+    query.fields[3][1] = "false";
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED);
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 22);
+    CHECK_EQ(offer(connection, &commit_first), PYMQ_SERVED);
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 0);
+    CHECK_EQ(queried("group", "TopicA", 3), 9);
+    CHECK_EQ(queried("group", "TopicA", 1), -1);
+    struct pymq_offset_entry entries[8];
+    CHECK_EQ(pymq_serve_offsets(served.serve, entries, 8), 1); /* places without an offset are not saved */
+    subscribe("group", "Later"); /* and a topic that comes, or grows, behind its subscription */
+    struct request later = commit_request("group", "Later", "5", "1");
+    CHECK_EQ(offer(connection, &later), PYMQ_HAND_OVER + PYMQ_REASON_TOPIC_UNKNOWN);
+    publish("Later", 2);
+    CHECK_EQ(offer(connection, &later), PYMQ_SERVED); /* places come by the dozen */
+    publish("Later", 40);
+    later = commit_request("group", "Later", "39", "1");
+    CHECK_EQ(offer(connection, &later), PYMQ_SERVED);
+    struct request other = query_request("other", "TopicA", "1");
+    CHECK_EQ(offer(connection, &other), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    serve_end();
+}
+
 static void test_a_negative_commit_is_kept_and_not_found(void) {
     start("negative");
     struct pymq_connection *connection = fake_connect(0);
@@ -108,7 +160,11 @@ static void test_a_negative_commit_is_kept_and_not_found(void) {
     struct request request = commit_request("group", "TopicA", "0", "-1");
     struct request query = query_request("group", "TopicA", "0");
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
-    CHECK_EQ(offer(connection, &query), PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN);
+    CHECK_EQ(offer(connection, &query), PYMQ_SERVED);
+    struct answer answer;
+    CHECK(take_answer(connection, &answer));
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 22);
     struct pymq_offset_entry entry;
     CHECK_EQ(pymq_serve_offsets(served.serve, &entry, 1), 1);
     CHECK_EQ(entry.offset, -1);
@@ -199,6 +255,7 @@ int main(void) {
     RUN(test_an_answer_to_a_commit_has_an_empty_map_of_fields);
     RUN(test_a_oneway_commit_is_not_answered);
     RUN(test_whoever_is_unknown_is_handed_over);
+    RUN(test_a_subscription_makes_first_queries_and_commits_native);
     RUN(test_a_negative_commit_is_kept_and_not_found);
     RUN(test_a_reset_stands_until_it_was_pulled_from);
     RUN(test_offsets_are_listed_and_removed_by_group_and_topic);
