@@ -19,7 +19,7 @@ from typing import Any, Self
 from pymq._core._serve import Serve
 from pymq._core._store import Store
 from pymq.broker.clients import ClientManager
-from pymq.broker.config import BrokerConfig
+from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig
 from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
 from pymq.broker.offsets import OffsetManager
@@ -42,7 +42,7 @@ from pymq.store.housekeeping import DiskProbe, disk_ratio
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
 OFFSETS_DELAY_S = 10.0  # before offsets are saved the first time
 PARKED_POLL_S = 0.005
-WORKERS = 4  # threads for what waits for the disk: configuration files, cold reads, queries
+WORKERS = 4  # threads for what waits for the disk: queries, statistics, removal; tables have one of their own
 
 log = logging.getLogger("pymq.broker")
 
@@ -99,7 +99,9 @@ class Broker:
 
     @property
     def namesrv_addr(self) -> str:
-        """The name servers it registers with."""
+        """The name servers clients are to ask."""
+        if self.name_server is not None:
+            return f"{self.config.broker_ip1}:{self.name_server.port}"
         return ";".join(self.registration.addresses)
 
     @property
@@ -142,7 +144,9 @@ class Broker:
             listen_port=ports[0], store=config.store.replace(store_host=f"{host}:{ports[0]}")
         )
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="pymq-disk")
-        self._closers.append(lambda: self.executor.shutdown(wait=True))
+        self._closers.append(self.executor.shutdown)
+        self.config_executor = ThreadPoolExecutor(1, thread_name_prefix="pymq-config")
+        self._closers.append(self.config_executor.shutdown)
         await self._open_store()
         self.serve = make_serve(self)
         self._closers.append(self.serve.close)
@@ -219,7 +223,9 @@ class Broker:
                 f"{error.strerror or error}; give -n with a name server that runs, or set namesrvListenPort"
             ) from error
         self._closers.append(self.name_server.stop)
-        self.registration.use(f"{self.config.broker_ip1}:{self.name_server.port}")
+        # Not through brokerIP1: behind a translated address it may lead nowhere from here.
+        bind = self.config.bind_address
+        self.registration.use(f"{LOOPBACK if bind == ANY_ADDRESS else bind}:{self.name_server.port}")
 
     async def stop(self) -> None:
         """Answer what has been asked, flush, save, close. Idempotent; later callers wait for the first."""

@@ -114,7 +114,7 @@ class GroupManager:
         self._others: dict[str, Any] = {}
         self._creating: dict[str, asyncio.Task[None]] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
-        self._file = ConfigFile(broker.config_directory / GROUPS_FILE, self.document, broker.executor)
+        self._file = ConfigFile(broker.config_directory / GROUPS_FILE, self.document, broker.config_executor)
 
     def load(self) -> None:
         """System groups, then what the file says, which wins.

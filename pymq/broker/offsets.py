@@ -34,7 +34,7 @@ class OffsetManager:
         self._writing: Table = {}
         self._others: dict[str, Any] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
-        self._file = ConfigFile(broker.config_directory / OFFSETS_FILE, self._document, broker.executor)
+        self._file = ConfigFile(broker.config_directory / OFFSETS_FILE, self._document, broker.config_executor)
 
     def load(self) -> None:
         """Read the file into the native table.

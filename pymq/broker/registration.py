@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pymq.broker.config import PERM_READ, PERM_WRITE
 from pymq.broker.data_version import DataVersion, plain_json
 from pymq.broker.topic_config import TopicConfig
+from pymq.errors import PymqError
 from pymq.remoting import json_dialect
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.codes import RequestCode, ResponseCode
@@ -63,7 +64,10 @@ class Registration:
         period_ms = min(max(self._broker.config.register_name_server_period, PERIOD_MIN_MS), PERIOD_MAX_MS)
         await asyncio.sleep(PERIOD_MIN_MS / 1000)
         while True:
-            await self.register_all(force=self._broker.config.force_register)
+            try:
+                await self.register_all(force=self._broker.config.force_register)
+            except (PymqError, OSError) as error:
+                log.error("registration failed error=%s", error)
             await asyncio.sleep(period_ms / 1000)
 
     async def register_all(self, *, force: bool = True) -> int:
@@ -131,7 +135,11 @@ class Registration:
         answer = await self._ask(address, RequestCode.QUERY_DATA_VERSION, self._identity(), body, timeout_s)
         if answer is None or answer.fields.get("changed", "true") != "false":
             return True
-        return bool(answer.body) and DataVersion.from_json(json_dialect.loads(answer.body)) != version
+        try:
+            known = json_dialect.loads(answer.body) if answer.body else None
+        except CodecError:
+            return True
+        return known is not None and DataVersion.from_json(known) != version
 
     async def _ask(
         self, address: str, code: int, fields: dict[str, str], body: bytes, timeout_s: float

@@ -39,7 +39,7 @@ class TopicManager:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._system: set[str] = set(names.SYSTEM_TOPICS)
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
-        self._file = ConfigFile(broker.config_directory / TOPICS_FILE, self._document, broker.executor)
+        self._file = ConfigFile(broker.config_directory / TOPICS_FILE, self._document, broker.config_executor)
 
     # ---- loading -------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import faulthandler
 import logging
 import os
 import threading
-import time
 
 DEAD_S = 60.0
 BEAT_S = 0.25
@@ -28,7 +27,7 @@ class Watchdog:
         """Watch *loop* from start() on."""
         self._loop = loop
         self._dead_s = dead_s
-        self._beat_s = time.monotonic()
+        self._beats = 0
         self._handle: asyncio.TimerHandle | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="pymq-watchdog", daemon=True)
@@ -46,16 +45,21 @@ class Watchdog:
         self._thread.join()
 
     def _beat(self) -> None:
-        self._beat_s = time.monotonic()
+        self._beats += 1
         self._handle = self._loop.call_later(BEAT_S, self._beat)
 
     def _watch(self) -> None:
-        while not self._stop.wait(min(BEAT_S, self._dead_s / 4)):
-            if self._loop.is_closed() or time.monotonic() - self._beat_s > self._dead_s:
-                self._die()
+        """Counts its own ticks without a pulse, not the time: a process that was stopped and goes on is not dead."""
+        tick_s = min(BEAT_S, self._dead_s / 4)
+        seen, silent_ticks = self._beats, 0
+        while not self._stop.wait(tick_s):
+            silent_ticks = silent_ticks + 1 if self._beats == seen else 0
+            seen = self._beats
+            if self._loop.is_closed() or silent_ticks * tick_s > self._dead_s:
+                self._die(silent_ticks * tick_s)
 
-    def _die(self) -> None:
+    def _die(self, silent_s: float) -> None:
         """Say where every thread stands, and end without cleaning up."""
-        log.critical("control loop dead seconds=%.0f: ending the process", time.monotonic() - self._beat_s)
+        log.critical("control loop dead seconds=%.1f: ending the process", silent_s)
         faulthandler.dump_traceback(all_threads=True)
         os._exit(EXIT_DEAD)

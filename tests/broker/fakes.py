@@ -109,7 +109,7 @@ class FakeBroker:
         self.config = BrokerConfig(broker_name="broker-a", store_path_root_dir=str(directory), **settings)
         self.config_directory = directory / "config"
         self.clock = ManualClock(datetime(2026, 11, 16, 4, tzinfo=UTC))
-        self.executor = ThreadPoolExecutor(2)
+        self.executor = self.config_executor = ThreadPoolExecutor(2)
         self.serve = FakeServe()
         self.server = FakeServer()
         self.store = FakeStore()

@@ -68,6 +68,7 @@ def test_a_heartbeat_whose_connection_is_gone_leaves_no_member_behind(broker):
     del broker.server.peers[1]
     beat(broker)
     assert broker.clients.consumer_group("g") is None
+    assert broker.clients.producers("p") == []
 
 
 def test_a_group_that_may_not_be_made_is_left_out_silently(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -120,6 +121,17 @@ def test_a_held_pull_is_answered_when_the_broker_stops(tmp_path, plane):
     assert answer.fields["nextBeginOffset"] == "1"
 
 
+def test_a_broker_behind_a_translated_address_registers_with_its_own_name_server(tmp_path):
+    """brokerIP1 leads nowhere from here; the route must have it, and the registration must not go through it."""
+    config = config_in(tmp_path, bind_address="127.0.0.1", broker_ip1="192.0.2.7")
+    with pymq.Broker(config).running() as broker:
+        assert broker.namesrv_addr.startswith("192.0.2.7:")
+        with Wire(broker.name_server.port) as wire:
+            fields = {"topic": "TBW102", "acceptStandardJsonOnly": "true"}
+            answer = wire.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        assert json.loads(answer.body)["brokerDatas"][0]["brokerAddrs"] == {"0": broker.address}
+
+
 def test_stopping_twice_is_stopping_once(tmp_path):
     """Goal: stop() is idempotent. Method: at the same time and afterwards."""
 
@@ -166,6 +178,31 @@ def test_importing_pymq_loads_no_native_module_and_starts_no_thread():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     code = "import sys, pymq; assert not [name for name in sys.modules if name.startswith('pymq.')]"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_process_that_was_stopped_and_goes_on_is_not_dead():
+    """Stopped for four times the limit by a signal: the watchdog counts its own ticks, not the time."""
+    code = """
+import asyncio, sys
+from pymq.broker.watchdog import Watchdog
+async def main():
+    watchdog = Watchdog(asyncio.get_running_loop(), dead_s=0.5)
+    watchdog.start()
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    watchdog.stop()
+asyncio.run(main())
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+        process.stdin.write("done\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
 
 
 @pytest.mark.parametrize("way", ["hangs", "ends"])

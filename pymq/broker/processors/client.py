@@ -55,7 +55,7 @@ class ClientProcessor:
                 continue
             changed |= self._broker.clients.changed_fingerprint(data.group_name, beat.fingerprint)
             await self._consumer(channel, data, subscriptions_too=not (beat.fingerprint and beat.without_sub))
-        if self._broker.config.enable_register_producer:
+        if self._broker.config.enable_register_producer and self._broker.server.peer(request.connection) is not None:
             for group in beat.producers:
                 self._broker.clients.register_producer(group, channel)
         # Compat: a heartbeat of version 1 is always answered as if subscriptions had changed.

@@ -33,7 +33,7 @@ class GroupAdmin:
         """Serve *broker*'s groups."""
         self._broker = broker
         self._modes: dict[str, dict[str, Any]] = {}
-        self._file = ConfigFile(broker.config_directory / MODES_FILE, self._modes_document, broker.executor)
+        self._file = ConfigFile(broker.config_directory / MODES_FILE, self._modes_document, broker.config_executor)
         self._modes = (self._file.load() or {}).get("messageRequestModeMap") or {}
 
     def register(self, server: RemotingServer) -> None:
