@@ -31,7 +31,7 @@ def first_bytes_of(worker: ClientWorker, name: str) -> bytes:
             received = raw.read_exactly(connection, 8)
     with pytest.raises(ClientError):
         worker.finish(sending)
-    worker.close_client(name)
+    worker.retire(name)
     return received
 
 
@@ -59,4 +59,4 @@ def test_a_send_that_is_refused_is_an_error_here(clients: Clients, cluster: Clus
         worker.start_producer(name, cluster.namesrv)
         with pytest.raises(ClientError):
             worker.send(name, "sync", [OutMessage(unique("topic"), "key", body)])
-        worker.close_client(name)
+        worker.retire(name)

@@ -84,8 +84,7 @@ def exchange(request: pytest.FixtureRequest, cluster: Cluster, clients: Clients,
     wanted = [message.identity for messages, _ in sent.values() for message in messages]
     received = {kind: worker.await_received(f"{names[kind]}-in", wanted) for kind, worker in workers.items()}
     for kind, worker in workers.items():
-        worker.close_client(f"{names[kind]}-in")
-        worker.close_client(f"{names[kind]}-out")
+        worker.retire(f"{names[kind]}-in", f"{names[kind]}-out")
     return Exchange(sent, received)
 
 

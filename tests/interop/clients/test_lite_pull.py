@@ -51,8 +51,7 @@ def test_a_lite_pull_consumer_goes_on_from_its_commit(
     second = unique("puller")
     worker.start_lite_pull(second, cluster.namesrv, group=group, topic=topic)
     assert identities(poll_until(worker, second, len(uncommitted))) == identities(uncommitted)
-    for name in (second, producer):
-        worker.close_client(name)
+    worker.retire(second, producer)
 
 
 @pytest.mark.parametrize("kind", JAVA_KINDS)
@@ -67,5 +66,4 @@ def test_a_lite_pull_consumer_is_given_its_tags(
     worker.send(producer, "sync", [*numbered(topic, unique("other"), MESSAGE_COUNT, tag="Other"), *wanted])
     worker.start_lite_pull(consumer, cluster.namesrv, group=unique("tag-pull-group"), topic=topic, expression="Wanted")
     assert identities(poll_until(worker, consumer, len(wanted))) == identities(wanted)
-    for name in (consumer, producer):
-        worker.close_client(name)
+    worker.retire(consumer, producer)

@@ -42,7 +42,7 @@ def sent_to(java: ClientWorker, cluster: Cluster, unique: Names) -> Iterator[Cal
     producer = unique("admin-producer")
     java.start_producer(producer, cluster.namesrv)
     yield lambda topic: _check_sent(java, producer, topic, unique("admin"))
-    java.close_client(producer)
+    java.retire(producer)
 
 
 def _check_sent(java: ClientWorker, producer: str, topic: str, prefix: str) -> None:

@@ -68,8 +68,7 @@ def test_clients_work_with_the_pair(mixed: Cluster, clients: Clients, unique: Na
     worker.start_push(consumer, mixed.namesrv, group=unique("mixed-group"), topic=topic)
     received = worker.await_received(consumer, [message.identity for message in sent])
     assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
+    worker.retire(consumer, producer)
 
 
 def test_mqadmin_lists_the_pair(mixed: Cluster, clients: Clients) -> None:

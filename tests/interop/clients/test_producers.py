@@ -33,8 +33,7 @@ def test_the_first_send_creates_the_topic(
     worker.start_push(consumer, cluster.namesrv, group=unique("first-readers"), topic=topic)
     received = worker.await_received(consumer, [message.identity for message in sent])
     assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
+    worker.retire(consumer, producer)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,8 +47,7 @@ def test_the_vip_port_takes_sends(cluster: Cluster, clients: Clients, topic: str
     worker.start_push(consumer, cluster.namesrv, group=unique("vip-group"), topic=topic)
     received = worker.await_received(consumer, [message.identity for message in sent])
     assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
+    worker.retire(consumer, producer)
 
 
 @pytest.mark.parametrize("codec", CODECS)

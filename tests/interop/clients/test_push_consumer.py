@@ -54,8 +54,7 @@ def test_a_tag_expression_chooses_messages(
         received = worker.await_received(name, [message.identity for message in wanted])
         assert identities(received) == identities(wanted)
         assert {message.tag for message in received} == chosen[expression]
-    for name in (*consumers.values(), producer):
-        worker.close_client(name)
+    worker.retire(*consumers.values(), producer)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -81,7 +80,7 @@ def test_a_consumer_goes_on_where_its_group_stopped(
             # Java commits when it closes. Go does, too, but resets the connection in the next moment, and what it
             # wrote is lost now and then: its commit of every five seconds is waited for instead.
             worker.close_client(consumer)
-    worker.close_client(producer)
+    worker.retire(producer)
 
 
 @pytest.mark.parametrize("kind", JAVA_KINDS)
@@ -97,5 +96,4 @@ def test_a_topic_may_be_subscribed_to_before_it_exists(
     worker.send(producer, "sync", sent)
     received = worker.await_received(consumer, [message.identity for message in sent])
     assert identities(received) == identities(sent)
-    for name in (consumer, producer):
-        worker.close_client(name)
+    worker.retire(consumer, producer)

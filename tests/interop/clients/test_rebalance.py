@@ -72,9 +72,8 @@ class Group:
         assert sorted(identity for identity in received if identity in everything) == sorted(wanted)
 
     def close(self) -> None:
-        """Close both clients."""
-        self.worker.close_client(self.first)
-        self.worker.close_client(self.producer)
+        """Have both clients closed."""
+        self.worker.retire(self.first, self.producer)
 
 
 @pytest.mark.parametrize("codec", CODECS)

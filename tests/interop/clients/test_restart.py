@@ -82,5 +82,4 @@ def test_clients_outlive_a_restart_of_the_broker(
         worker.start_push(fresh, cluster.namesrv, group=unique("fresh-group"), topic=topic)
         everything = [message.identity for message in (*before, *after)]
         assert identities(worker.await_received(fresh, everything)) == sorted(everything)
-        for client in (staying, again, fresh, producer):
-            worker.close_client(client)
+        worker.retire(staying, again, fresh, producer)

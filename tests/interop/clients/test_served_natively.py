@@ -46,8 +46,7 @@ def counters(target: str, cluster: Cluster, clients: Clients, unique: Names) -> 
         worker.send(producer, "sync", sent)
         received = worker.await_received(consumer, [message.identity for message in sent])
         assert set(identities(sent)) <= set(identities(received))
-        worker.close_client(consumer)
-        worker.close_client(producer)
+        worker.retire(consumer, producer)
     return raw.served(cluster.broker)
 
 
