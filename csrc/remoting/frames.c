@@ -71,6 +71,9 @@ bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, 
     } else if (status == PYMQ_OK) {
         serve_request(connection, command, frame, size);
     } else if (status == PYMQ_EUNSUPPORTED) {
+        const struct pymq_service *service = reactor->transport->service;
+        if (service != NULL && service->unreadable != NULL)
+            service->unreadable(service->context, reactor, connection, frame, size);
         pymq_count_code(reactor, -1, PYMQ_TRANSPORT_REASON_HEADER);
         pymq_lane_put(reactor->transport, PYMQ_LANE_ADMIN, connection_id(connection), &connection->peer,
                       reactor->now_us, NULL, frame, size, PYMQ_TRANSPORT_REASON_HEADER);

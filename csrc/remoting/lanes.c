@@ -133,10 +133,13 @@ static void arm_expiry(const struct pymq_transport *transport, enum pymq_lane wh
         reactor->lane_due_ms = pymq_min64(reactor->lane_due_ms, reactor->now_ms + wait_ms);
 }
 
-static void tell_dropped(const struct pymq_transport *transport, pymq_connection_id id, int32_t code,
+/* An unreadable frame is told only when it came from the wire, as the service was told of it then: a hold that ended
+ * with it is the service's own. */
+static void tell_dropped(const struct pymq_transport *transport, pymq_connection_id id, int32_t code, uint8_t reason,
                          const uint8_t *frame, size_t size) {
-    if (transport->service != NULL && transport->service->dropped != NULL && code >= 0)
-        transport->service->dropped(transport->service->context, id, code, frame, size);
+    const struct pymq_service *service = transport->service;
+    if (service != NULL && service->dropped != NULL && (code >= 0 || reason == PYMQ_TRANSPORT_REASON_HEADER))
+        service->dropped(service->context, id, code, frame, size);
 }
 
 /* A frame for the control loop; `command` is NULL when its header could not be decoded here. PYMQ_OK, or PYMQ_EPOOL
@@ -166,10 +169,10 @@ int pymq_lane_put(struct pymq_transport *transport, enum pymq_lane which, pymq_c
     }
     handed_free(handed);
     atomic_fetch_add_explicit(&lane->refused, 1, memory_order_relaxed);
-    if (command != NULL) {
+    if (command != NULL)
         pymq_frame_refuse(transport, id, command, remark, (size_t)refusal);
-        tell_dropped(transport, id, command->code, frame, size);
-    }
+    if (which != PYMQ_LANE_REPLY)
+        tell_dropped(transport, id, command != NULL ? command->code : -1, reason, frame, size);
     return PYMQ_EPOOL;
 }
 
@@ -245,7 +248,7 @@ static void refuse_expired(struct pymq_transport *transport, enum pymq_lane whic
         pymq_frame_refuse(transport, handed->connection, &reading->command, remark, (size_t)size);
     }
     pymq_frame_read_free(reading);
-    tell_dropped(transport, handed->connection, handed->code, handed->frame, handed->size);
+    tell_dropped(transport, handed->connection, handed->code, handed->reason, handed->frame, handed->size);
     handed_free(handed);
 }
 
@@ -286,7 +289,7 @@ void pymq_lanes_free(struct pymq_transport *transport) {
             if (handed->kind == PYMQ_HANDED_TLS)
                 close(handed->fd);
             else if (handed->kind == PYMQ_HANDED_FRAME && which != PYMQ_LANE_REPLY)
-                tell_dropped(transport, handed->connection, handed->code, handed->frame, handed->size);
+                tell_dropped(transport, handed->connection, handed->code, handed->reason, handed->frame, handed->size);
             handed_free(handed);
         }
         pthread_mutex_destroy(&lane->lock);

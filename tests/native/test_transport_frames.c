@@ -205,6 +205,7 @@ static void test_a_header_only_python_can_read_is_handed_over_raw(void) {
     client_write(fd, frame, 8 + strlen(header) + 3);
     struct pymq_handed *handed = help_take(server.transport, PYMQ_LANE_ADMIN);
     CHECK_EQ(handed->code, -1);
+    CHECK_EQ(atomic_load(&server.echo.unreadable), 1); /* told before it could be taken */
     CHECK_EQ(handed->reason, PYMQ_TRANSPORT_REASON_HEADER);
     CHECK_BYTES(handed->frame, handed->size, frame, 8 + strlen(header) + 3);
     CHECK_EQ(handed->peer.size, 4);

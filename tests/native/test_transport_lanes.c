@@ -53,6 +53,23 @@ static void test_a_full_lane_answers_busy_and_names_the_limit(void) {
     server_close(&server);
 }
 
+static void test_an_unreadable_frame_that_finds_its_lane_full_is_told_as_dropped(void) {
+    struct server server;
+    struct pymq_transport_config config = help_config();
+    config.lane_count_max[PYMQ_LANE_ADMIN] = 1;
+    server_open(&server, &config);
+    int fd = client_connect(server.port);
+    for (int i = 0; i < 3; i++)
+        client_write(fd, "\0\0\0\7\0\0\0\3{a}", 11);
+    client_echo(fd, 1, "goes on", 7);
+    CHECK_EQ(atomic_load(&server.echo.unreadable), 3);
+    CHECK_EQ(atomic_load(&server.echo.dropped), 2);
+    CHECK_EQ(server_stats(&server).lane_refused[PYMQ_LANE_ADMIN], 2);
+    server_close(&server);
+    CHECK_EQ(atomic_load(&server.echo.dropped), 3);
+    close(fd);
+}
+
 static void test_bytes_bound_a_lane_but_an_empty_one_takes_any_frame(void) {
     struct server server;
     struct pymq_transport_config config = lane_config(100, 1000, 0);
@@ -186,6 +203,7 @@ static void test_what_lies_in_lanes_at_the_end_is_told_as_dropped(void) {
 
 int main(void) {
     RUN(test_a_full_lane_answers_busy_and_names_the_limit);
+    RUN(test_an_unreadable_frame_that_finds_its_lane_full_is_told_as_dropped);
     RUN(test_bytes_bound_a_lane_but_an_empty_one_takes_any_frame);
     RUN(test_a_request_that_waits_too_long_is_answered_busy);
     RUN(test_a_taken_request_never_expires);

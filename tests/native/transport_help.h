@@ -47,7 +47,7 @@ static inline void help_pause_ms(int ms) {
 
 struct echo {
     struct pymq_service service;
-    _Atomic int64_t requests, settles, events, timers, closed, dropped, stopped;
+    _Atomic int64_t requests, settles, events, timers, closed, dropped, stopped, unreadable;
     _Atomic int event_fd; /* of the last reactor whose timer ran */
     _Atomic int64_t timer_period_ms; /* 0: only at the start */
     _Atomic int32_t table;           /* changed under exclusion by two steps; a turn must never see the first alone */
@@ -114,8 +114,14 @@ static inline void echo_closed(void *context, struct pymq_reactor *reactor, pymq
 
 static inline void echo_dropped(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame,
                                 size_t size) {
-    CHECK(connection != 0 && code >= 0 && frame != NULL && size >= PYMQ_FRAME_PREFIX_SIZE);
+    CHECK(connection != 0 && code >= -1 && frame != NULL && size >= PYMQ_FRAME_PREFIX_SIZE);
     atomic_fetch_add_explicit(&((struct echo *)context)->dropped, 1, memory_order_relaxed);
+}
+
+static inline void echo_unreadable(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
+                                   const uint8_t *frame, size_t frame_size) {
+    CHECK(pymq_connection_name(connection) >> 56 == pymq_reactor_index(reactor) && frame != NULL && frame_size >= 8);
+    atomic_fetch_add_explicit(&((struct echo *)context)->unreadable, 1, memory_order_relaxed);
 }
 
 static inline void echo_stopped(void *context) { atomic_fetch_add(&((struct echo *)context)->stopped, 1); }
@@ -152,6 +158,7 @@ static inline void server_open(struct server *server, const struct pymq_transpor
         .timer = echo_timer,
         .closed = echo_closed,
         .dropped = echo_dropped,
+        .unreadable = echo_unreadable,
         .stopped = echo_stopped,
     };
     server_open_plain(server, config, &server->echo.service);

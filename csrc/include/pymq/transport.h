@@ -80,9 +80,13 @@ struct pymq_service {
      */
     int64_t (*timer)(void *context, struct pymq_reactor *reactor, int64_t now_ms);
     void (*closed)(void *context, struct pymq_reactor *reactor, pymq_connection_id connection);
-    /* A request that `request` had handed over will not be taken by the control loop: it was answered SYSTEM_BUSY
-     * (lane full, or it waited too long), or the transport closes. Any thread, also outside turns; NULL: nobody wants
-     * to know. */
+    /* A frame whose header only the control loop's codec can read is about to be handed over, code -1. It may be
+     * anything, a send too: what order needs is done here, before anybody can take it. NULL allowed. */
+    void (*unreadable)(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
+                       const uint8_t *frame, size_t frame_size);
+    /* A request that `request` had handed over, or a frame told as `unreadable` (code -1), will not be taken by the
+     * control loop: it was answered SYSTEM_BUSY (lane full, or it waited too long), could not be answered, or the
+     * transport closes. Any thread, also outside turns; NULL: nobody wants to know. */
     void (*dropped)(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame, size_t size);
     /* Every reactor thread has ended and the transport is about to be freed: when this has returned it must not be
      * used any more. Called once, by pymq_transport_close on its caller's thread; only `dropped` may follow. NULL
