@@ -17,7 +17,7 @@
 #include "pymq/base.h"
 #include "pymq/store.h"
 
-#define PYMQ_LISTENERS_MAX 16
+#define PYMQ_LISTENERS_MAX 64 /* every reactor, and as many again for whoever else wants to know */
 
 struct pymq_marks {
     _Atomic int64_t written;

@@ -194,7 +194,7 @@ cdef class Store(_StoreRaw):
             with nogil:
                 status = pymq_store_listen(store, fd, events)
             if status != PYMQ_OK:
-                raise error_of_status(self, status, "listening for events (16 listeners are possible at once)")
+                raise error_of_status(self, status, "listening for events (64 listeners are possible at once)")
         finally:
             self.end()
 

@@ -217,7 +217,7 @@ static void test_listeners_are_bounded(void) {
     struct pymq_store_config config = small_config();
     struct pymq_store *store = open_or_die(path, &config);
     int fd = eventfd(0, EFD_NONBLOCK);
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 64; i++)
         CHECK_EQ(pymq_store_listen(store, fd, PYMQ_EVENT_ARRIVAL), PYMQ_OK);
     CHECK_EQ(pymq_store_listen(store, fd, PYMQ_EVENT_ARRIVAL), PYMQ_EINVAL);
     CHECK_EQ(pymq_store_close(store), PYMQ_OK);

@@ -127,7 +127,7 @@ enum pymq_event {
     PYMQ_EVENT_ARRIVAL = 1 << 1,      /* dispatch has made messages visible */
 };
 
-/* Write 1 to the eventfd `fd` whenever one of `events` happens; 16 listeners at most. PYMQ_OK or PYMQ_EINVAL. */
+/* Write 1 to the eventfd `fd` whenever one of `events` happens; 64 listeners at most. PYMQ_OK or PYMQ_EINVAL. */
 int pymq_store_listen(struct pymq_store *store, int fd, unsigned events);
 void pymq_store_unlisten(struct pymq_store *store, int fd);
 
