@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
+from pathlib import Path
 
 import pytest
 
+from tests.interop.apache_toolchain import ToolchainBuildError, ToolchainMissingError
 from tests.interop.clients import raw
+from tests.interop.clients.builds import go_client
 from tests.interop.clients.fleet import CODECS, KINDS, Clients
 from tests.interop.clients.messages import OutMessage
 from tests.interop.clients.names import Names
@@ -60,3 +64,23 @@ def test_a_send_that_is_refused_is_an_error_here(clients: Clients, cluster: Clus
         with pytest.raises(ClientError):
             worker.send(name, "sync", [OutMessage(unique("topic"), "key", body)])
         worker.retire(name)
+
+
+def test_a_missing_go_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Goal: whoever lacks Go learns what to install. Method: an empty PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolchainMissingError, match="golang-go"):
+        go_client()
+
+
+def test_a_go_that_fails_is_an_error_with_its_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Goal: a broken build is never taken for a missing tool. Method: a Go that only complains, a cold cache."""
+    fake = tmp_path / "bin" / "go"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho no route to the modules >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYMQ_INTEROP_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ToolchainBuildError, match="no route to the modules"):
+        go_client()
+    assert not (tmp_path / "cache" / "client-go" / "stamp").exists()
