@@ -9,7 +9,10 @@ struct entry {
     pymq_connection_id connection;
     uint64_t topic_hash;
     size_t sends;
+    int64_t expires_ms; /* of ANY_TOPIC */
 };
+
+#define ANY_TOPIC 0 /* in place of a topic's hash */
 
 int pymq_order_init(struct pymq_order *order) {
     atomic_init(&order->count, 0);
@@ -45,19 +48,28 @@ static struct entry *find_locked(struct pymq_order *order, pymq_connection_id co
     return NULL;
 }
 
-bool pymq_order_is_waiting(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size) {
+static bool is_any_waiting_locked(struct pymq_order *order, pymq_connection_id connection, int64_t now_ms) {
+    struct entry *any = find_locked(order, connection, ANY_TOPIC);
+    if (any != NULL && any->expires_ms <= now_ms) {
+        remove_locked(order, any);
+        any = NULL;
+    }
+    return any != NULL;
+}
+
+bool pymq_order_is_waiting(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size,
+                           int64_t now_ms) {
     /* The control loop leaves after its append: with acquire, our append comes behind it. */
     if (atomic_load_explicit(&order->count, memory_order_acquire) == 0)
         return false;
     pthread_mutex_lock(&order->lock);
-    bool waiting = find_locked(order, connection, pymq_name_hash(topic, size)) != NULL;
+    bool waiting = is_any_waiting_locked(order, connection, now_ms) ||
+                   find_locked(order, connection, pymq_name_hash(topic, size)) != NULL;
     pthread_mutex_unlock(&order->lock);
     return waiting;
 }
 
-void pymq_order_enter(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size) {
-    uint64_t topic_hash = pymq_name_hash(topic, size);
-    pthread_mutex_lock(&order->lock);
+static struct entry *enter_locked(struct pymq_order *order, pymq_connection_id connection, uint64_t topic_hash) {
     struct entry *entry = find_locked(order, connection, topic_hash);
     if (entry == NULL && (entry = calloc(1, sizeof *entry)) != NULL) {
         entry->connection = connection;
@@ -71,15 +83,37 @@ void pymq_order_enter(struct pymq_order *order, pymq_connection_id connection, c
     if (entry != NULL)
         entry->sends++;
     atomic_store_explicit(&order->count, order->entries.count, memory_order_release);
+    return entry;
+}
+
+void pymq_order_enter(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size) {
+    pthread_mutex_lock(&order->lock);
+    enter_locked(order, connection, pymq_name_hash(topic, size));
+    pthread_mutex_unlock(&order->lock);
+}
+
+void pymq_order_enter_any(struct pymq_order *order, pymq_connection_id connection, int64_t expires_ms) {
+    pthread_mutex_lock(&order->lock);
+    struct entry *any = enter_locked(order, connection, ANY_TOPIC);
+    if (any != NULL)
+        any->expires_ms = expires_ms;
+    pthread_mutex_unlock(&order->lock);
+}
+
+static void leave(struct pymq_order *order, pymq_connection_id connection, uint64_t topic_hash) {
+    pthread_mutex_lock(&order->lock);
+    struct entry *entry = find_locked(order, connection, topic_hash);
+    if (entry != NULL && --entry->sends == 0)
+        remove_locked(order, entry);
     pthread_mutex_unlock(&order->lock);
 }
 
 void pymq_order_leave(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size) {
-    pthread_mutex_lock(&order->lock);
-    struct entry *entry = find_locked(order, connection, pymq_name_hash(topic, size));
-    if (entry != NULL && --entry->sends == 0)
-        remove_locked(order, entry);
-    pthread_mutex_unlock(&order->lock);
+    leave(order, connection, pymq_name_hash(topic, size));
+}
+
+void pymq_order_leave_any(struct pymq_order *order, pymq_connection_id connection) {
+    leave(order, connection, ANY_TOPIC);
 }
 
 void pymq_order_forget(struct pymq_order *order, pymq_connection_id connection) {

@@ -22,13 +22,20 @@ int pymq_order_init(struct pymq_order *order);
 void pymq_order_destroy(struct pymq_order *order);
 
 /* Whether a send handed over earlier is not settled yet. [reactor] */
-bool pymq_order_is_waiting(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size);
+bool pymq_order_is_waiting(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size,
+                           int64_t now_ms);
 
 /* A send is handed over. Without memory for an entry order is not kept for it, which no acknowledgement promises. */
 void pymq_order_enter(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size);
 
 /* It is in the log, refused, or gone. Any thread. */
 void pymq_order_leave(struct pymq_order *order, pymq_connection_id connection, const uint8_t *topic, size_t size);
+
+/* A frame was handed over that only the Python codec can read: perhaps a send, to whatever topic. Every send of the
+ * connection waits until `expires_ms`, or until as many were left as entered: nobody leaves for frames that were not
+ * sends. */
+void pymq_order_enter_any(struct pymq_order *order, pymq_connection_id connection, int64_t expires_ms);
+void pymq_order_leave_any(struct pymq_order *order, pymq_connection_id connection);
 
 /* The connection is closed: nobody pipelines on it any more. */
 void pymq_order_forget(struct pymq_order *order, pymq_connection_id connection);

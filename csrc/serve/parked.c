@@ -7,6 +7,7 @@
 
 #define FRAME_INLINE_MAX 440 /* the answer to one message; with a batch's it is allocated */
 #define BLOCK_ENTRIES 128    /* allocated at once; freed when nothing waits */
+#define UNRUNG_POLL_MS 2
 
 struct pymq_parked_entry {
     struct pymq_parked_entry *next, *previous;
@@ -127,9 +128,19 @@ static void take_inbox(struct pymq_parked *parked) {
     }
 }
 
-static void wake_by_deadline(struct pymq_serve_reactor *state) {
+/* When to look again at the latest: at the head's deadline. A store that would not ring is asked every few ms,
+ * because it takes a bounded number of listeners. */
+static int64_t due_ms(const struct pymq_serve_reactor *state) {
+    const struct pymq_parked_entry *head = state->parked->head;
+    if (head == NULL)
+        return INT64_MAX;
+    return state->listening ? head->deadline_ms
+                            : pymq_min64(head->deadline_ms, pymq_reactor_now_ms(state->reactor) + UNRUNG_POLL_MS);
+}
+
+static void wake_when_due(struct pymq_serve_reactor *state) {
     if (state->parked->head != NULL)
-        pymq_reactor_set_timer(state->reactor, state->parked->head->deadline_ms);
+        pymq_reactor_set_timer(state->reactor, due_ms(state));
 }
 
 void pymq_parked_send(struct pymq_serve_reactor *state, const struct pymq_sent *sent, int64_t end_offset) {
@@ -156,7 +167,7 @@ void pymq_parked_send(struct pymq_serve_reactor *state, const struct pymq_sent *
         entry->deadline_ms = pymq_reactor_now_ms(state->reactor) + state->serve->config.send_timeout_ms;
         link_by_offset(parked, entry);
         atomic_fetch_add_explicit(&parked->count, 1, memory_order_relaxed);
-        wake_by_deadline(state);
+        wake_when_due(state);
     }
     if (target != on_stack)
         free(target);
@@ -224,7 +235,7 @@ void pymq_parked_complete(struct pymq_serve_reactor *state) {
             answer_failed(state, entry, status);
         unlink_head(parked);
     }
-    wake_by_deadline(state);
+    wake_when_due(state);
 }
 
 /* By the head's deadline. One behind it can be due a little earlier, when the control loop was late in leaving the head
@@ -236,7 +247,7 @@ int64_t pymq_parked_expire(struct pymq_serve_reactor *state, int64_t now_ms) {
         answer_late(state, parked->head);
         unlink_head(parked);
     }
-    return parked->head != NULL ? parked->head->deadline_ms : INT64_MAX;
+    return due_ms(state);
 }
 
 /* ---- the control loop's side ------------------------------------------------------------------------------------- */

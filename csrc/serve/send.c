@@ -208,7 +208,8 @@ static int refuse_busy(struct pymq_serve_reactor *state, struct pymq_connection 
 
 static int serve_send(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                       const struct pymq_command *command, struct pymq_send *send) {
-    if (pymq_order_is_waiting(state->order, pymq_connection_name(connection), send->topic.data, send->topic.size))
+    if (pymq_order_is_waiting(state->order, pymq_connection_name(connection), send->topic.data, send->topic.size,
+                              pymq_reactor_now_ms(state->reactor)))
         return PYMQ_HAND_OVER + PYMQ_REASON_ORDER;
     struct pymq_topic *topic;
     struct pymq_queue *queue;
@@ -225,18 +226,22 @@ static int serve_send(struct pymq_serve_reactor *state, struct pymq_connection *
                           : collect_message(state, connection, command, send, topic, queue);
 }
 
+int pymq_send_hand_over(struct pymq_serve_reactor *state, struct pymq_connection *connection,
+                        const struct pymq_send *send, int reason) {
+    if (send->topic.size > 0) { /* one without belongs to no topic and overtakes nothing */
+        /* The control loop may be quick: what came before on this connection must be in the log when it begins. */
+        pymq_collect_settle(state);
+        pymq_order_enter(state->order, pymq_connection_name(connection), send->topic.data, send->topic.size);
+    }
+    return PYMQ_HAND_OVER + reason;
+}
+
 int pymq_send_request(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                       const struct pymq_command *command) {
     struct pymq_send send;
-    int parsed = pymq_send_parse(command, &send);
-    if (send.topic.data == NULL)
-        return PYMQ_HAND_OVER + PYMQ_REASON_FIELD; /* belongs to no topic: overtakes nothing */
-    int outcome = parsed == PYMQ_OK ? serve_send(state, connection, command, &send)
-                                    : PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
-    if (outcome != PYMQ_SERVED) {
-        /* The control loop may be quick: what came before on this connection must be in the log when it begins. */
-        pymq_collect_settle(state);
-        pymq_order_enter(state->order, pymq_connection_name(connection), send.topic.data, send.topic.size);
-    }
-    return outcome;
+    int outcome = PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
+    if (pymq_send_parse(command, &send) == PYMQ_OK)
+        outcome = serve_send(state, connection, command, &send);
+    return outcome == PYMQ_SERVED ? outcome
+                                  : pymq_send_hand_over(state, connection, &send, outcome - PYMQ_HAND_OVER);
 }

@@ -52,6 +52,11 @@ int pymq_send_properties(struct pymq_slice source, const struct pymq_broker_prop
 /* The same look at a batch's own header, whose properties are not stored. */
 int pymq_batch_properties(struct pymq_slice source, struct pymq_slice *key, bool *wait);
 
+/* Hand a send over: what came before it on its connection is in the log, what comes behind it to its topic waits.
+ * Returns PYMQ_HAND_OVER + reason. */
+int pymq_send_hand_over(struct pymq_serve_reactor *state, struct pymq_connection *connection,
+                        const struct pymq_send *send, int reason);
+
 /* Codes 10, 310, 320. PYMQ_SERVED (collected, or answered) or PYMQ_HAND_OVER + reason. */
 int pymq_send_request(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                       const struct pymq_command *command);

@@ -34,6 +34,9 @@ const char *pymq_reason_name(int reason) {
     return reason >= 0 && reason < PYMQ_REASONS ? NAMES[reason] : "unknown";
 }
 
+/* How long sends of a connection wait for a frame that nobody but Python can read, and that may not be a send. */
+#define UNREADABLE_WAIT_MS 5000
+
 enum pymq_pull_code { CODE_PULL_MESSAGE = 11, CODE_LITE_PULL_MESSAGE = 361 };
 
 /* ---- callbacks -------------------------------------------------------------------------------------------------- */
@@ -55,12 +58,22 @@ static bool is_send(int32_t code) {
     return code == PYMQ_CODE_SEND_MESSAGE || code == PYMQ_CODE_SEND_MESSAGE_V2 || code == PYMQ_CODE_SEND_BATCH_MESSAGE;
 }
 
+/* dataPlane=python. Sends are noted all the same: the setting may change while they wait. */
+static int hand_over_plane(struct pymq_serve_reactor *state, struct pymq_connection *connection,
+                           const struct pymq_command *command) {
+    struct pymq_send send;
+    if (!is_send(command->code))
+        return PYMQ_HAND_OVER + PYMQ_REASON_PLANE;
+    pymq_send_parse(command, &send);
+    return pymq_send_hand_over(state, connection, &send, PYMQ_REASON_PLANE);
+}
+
 static int on_request(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
                       const struct pymq_command *command, const uint8_t *frame, size_t frame_size) {
     struct pymq_serve *serve = context;
     struct pymq_serve_reactor *state = pymq_serve_reactor(serve, reactor);
     if (!serve->config.native)
-        return PYMQ_HAND_OVER + PYMQ_REASON_PLANE;
+        return hand_over_plane(state, connection, command);
     switch (command->code) {
     case PYMQ_CODE_SEND_MESSAGE:
     case PYMQ_CODE_SEND_MESSAGE_V2:
@@ -75,6 +88,16 @@ static int on_request(void *context, struct pymq_reactor *reactor, struct pymq_c
     default:
         return PYMQ_HAND_OVER + PYMQ_REASON_CODE;
     }
+}
+
+/* A frame for the Python codec, perhaps a send. */
+static void on_unreadable(void *context, struct pymq_reactor *reactor, struct pymq_connection *connection,
+                          const uint8_t *frame, size_t size) {
+    struct pymq_serve_reactor *state = pymq_serve_reactor(context, reactor);
+    (void)frame, (void)size;
+    pymq_collect_settle(state);
+    pymq_order_enter_any(state->order, pymq_connection_name(connection),
+                         pymq_reactor_now_ms(reactor) + UNREADABLE_WAIT_MS);
 }
 
 static void on_settle(void *context, struct pymq_reactor *reactor) {
@@ -112,7 +135,7 @@ static void on_dropped(void *context, pymq_connection_id connection, int32_t cod
     struct pymq_send send;
     if (pymq_command_decode(frame, size, (uint8_t *)(command + 1), size, command) == PYMQ_OK) {
         pymq_send_parse(command, &send);
-        if (send.topic.data != NULL)
+        if (send.topic.size > 0)
             pymq_serve_send_settled(serve, connection, send.topic.data, send.topic.size);
     }
     free(command);
@@ -124,7 +147,11 @@ static void on_stopped(void *context) { pymq_serve_attach(context, NULL); }
 void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic,
                              uint32_t topic_size) {
     uint64_t index = connection >> 56;
-    if (index < PYMQ_REACTORS_MAX)
+    if (index >= PYMQ_REACTORS_MAX)
+        return;
+    if (topic_size == 0)
+        pymq_order_leave_any(serve->reactors[index].order, connection);
+    else
         pymq_order_leave(serve->reactors[index].order, connection, topic, topic_size);
 }
 
@@ -208,6 +235,7 @@ int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *s
         .event = on_event,
         .timer = on_timer,
         .closed = on_closed,
+        .unreadable = on_unreadable,
         .dropped = on_dropped,
         .stopped = on_stopped,
     };

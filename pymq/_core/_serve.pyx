@@ -423,7 +423,7 @@ cdef class Serve:
             self.end()
 
     def send_settled(self, uint64_t connection, str topic):
-        """A send that was handed over is in the log or refused: once each, unless its reason was "header" or "plane"."""
+        """A send that was handed over is in the log or refused: once each; with "" for one whose reason was "header"."""
         cdef pymq_slice encoded = slice_of(topic)
         cdef pymq_serve *serve = self.begin()
         try:
@@ -664,7 +664,7 @@ cdef class Serve:
     def hold(self, uint64_t connection, bytes frame not None, str topic, int32_t queue_id, int64_t offset, str group,
              int32_t timeout_ms, tag_hashes=None):
         """Hold a pull until a message arrives at or behind *offset*, the time is over, or something ends it; then it is
-        handed over again with the reason "hold-ended". False when it cannot be held: too many are."""
+        handed over again with the reason "hold-ended". False when too many are held, None after stop_holds()."""
         cdef pymq_get_s get
         cdef int32_t hashes[PYMQ_TAGS_MAX]
         cdef pymq_slice held = bytes_slice(frame), group_name = slice_of(group)
@@ -682,7 +682,7 @@ cdef class Serve:
                                          group_name.size, timeout_ms)
         finally:
             self.end()
-        return status == PYMQ_OK
+        return None if status == PYMQ_ECLOSED else status == PYMQ_OK
 
     def pull_begins(self, str group, str topic, int32_t queue_id, int64_t offset):
         """A pull from *offset*: where a pending reset wants it to begin instead, None when it may go on."""
@@ -721,6 +721,17 @@ cdef class Serve:
                                       messages, size)
         finally:
             self.end()
+
+    def stop_holds(self):
+        """End all holds and hold nothing any more: hold() says None from now on. How many were held."""
+        cdef size_t ended
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                ended = pymq_serve_stop_holds(serve)
+        finally:
+            self.end()
+        return ended
 
     def end_holds(self, str topic="", str group=""):
         """End holds of a topic, a group, or all; how many."""

@@ -223,6 +223,46 @@ static void test_the_control_loops_answers_wait_in_the_same_list(void) {
     serve_end();
 }
 
+/* A reactor that the store did not take as a listener once answered only when the time was over. */
+static void test_a_reactor_that_is_not_rung_looks_for_itself(void) {
+    fake_start();
+    struct pymq_store_config store = small_config();
+    struct pymq_serve_config config = serve_config();
+    struct pymq_error error;
+    store.replica_gate = true;
+    served.path = scratch("unrung");
+    served.store = open_or_die(served.path, &store);
+    int busy[256], count = 0;
+    for (; count < 256; count++) { /* until nobody else may listen */
+        busy[count] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (pymq_store_listen(served.store, busy[count], PYMQ_EVENT_ARRIVAL) != PYMQ_OK)
+            break;
+    }
+    CHECK(count < 256);
+    CHECK_EQ(pymq_serve_open(&config, served.store, &served.serve, &error), PYMQ_OK);
+    served.service = pymq_serve_service(served.serve);
+    pymq_serve_attach(served.serve, &fake);
+    served.service->timer(served.service->context, &fake.reactor, fake.reactor.now_ms);
+    publish("TopicA", 4);
+    pymq_store_set_replica(served.store, 0, true);
+    struct pymq_connection *connection = fake_connect(0);
+    send_one(connection, 1, UNIQUE);
+    settle();
+    CHECK(fake.reactor.due_ms <= fake.reactor.now_ms + 10);
+    pymq_store_set_replica(served.store, written(), true);
+    fake.reactor.now_ms = fake.reactor.due_ms;
+    served.service->timer(served.service->context, &fake.reactor, fake.reactor.now_ms);
+    struct answer answer;
+    CHECK(take_answer(connection, &answer));
+    CHECK_EQ(answer.command.code, 0);
+    for (int i = 0; i < count; i++) {
+        pymq_store_unlisten(served.store, busy[i]);
+        close(busy[i]);
+    }
+    close(busy[count]);
+    serve_end();
+}
+
 static void test_a_batch_waits_as_a_whole(void) {
     start("batch", false);
     struct pymq_connection *connection = fake_connect(0);
@@ -293,6 +333,7 @@ int main(void) {
     RUN(test_closed_connections_in_between_lose_only_their_own);
     RUN(test_beyond_the_limit_nothing_is_stored_and_busy_is_said);
     RUN(test_the_control_loops_answers_wait_in_the_same_list);
+    RUN(test_a_reactor_that_is_not_rung_looks_for_itself);
     RUN(test_a_batch_waits_as_a_whole);
     RUN(test_sync_flush_answers_when_the_disk_has_it);
     RUN(test_a_store_that_closes_fails_what_still_waits);

@@ -219,6 +219,41 @@ static void test_a_dropped_or_closed_send_holds_nobody_back(void) {
     serve_end();
 }
 
+/* Sends with a header that only Python reads once were overtaken by the native ones behind them. */
+static void test_a_send_behind_an_unreadable_frame_waits_for_it(void) {
+    start("unreadable");
+    struct pymq_connection *connection = fake_connect(0), *other = fake_connect(1);
+    struct request request = send_request(1, "TopicA", "0", UNIQUE, "before");
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    served.service->unreadable(served.service->context, &fake.reactor, connection, (const uint8_t *)"?", 1);
+    check_stored("TopicA", 0, 0, "before"); /* in the log before the control loop can begin */
+    CHECK_EQ(reason_of(offer(connection, &request)), PYMQ_REASON_ORDER);
+    CHECK_EQ(offer(other, &request), PYMQ_SERVED);
+    pymq_serve_send_settled(served.serve, connection->name, NULL, 0);
+    pymq_serve_send_settled(served.serve, connection->name, (const uint8_t *)"TopicA", 6);
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    serve_end();
+}
+
+static void test_sends_of_the_python_plane_are_not_overtaken_when_it_is_left(void) {
+    start("switch");
+    struct pymq_serve_config config = serve_config();
+    struct pymq_connection *connection = fake_connect(0);
+    struct request request = send_request(1, "TopicA", "0", UNIQUE, "b");
+    config.native = false;
+    pymq_serve_configure(served.serve, &config);
+    CHECK_EQ(reason_of(offer(connection, &request)), PYMQ_REASON_PLANE);
+    config.native = true;
+    pymq_serve_configure(served.serve, &config);
+    CHECK_EQ(reason_of(offer(connection, &request)), PYMQ_REASON_ORDER);
+    pymq_serve_send_settled(served.serve, connection->name, (const uint8_t *)"TopicA", 6);
+    pymq_serve_send_settled(served.serve, connection->name, (const uint8_t *)"TopicA", 6);
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    settle();
+    serve_end();
+}
+
 /* ---- what is handed over ---------------------------------------------------------------------------------------- */
 
 static void expect_reason(struct request request, int reason) {
@@ -415,6 +450,8 @@ int main(void) {
     RUN(test_a_send_behind_a_handed_over_one_waits_for_it);
     RUN(test_what_was_collected_is_in_the_log_before_a_hand_over);
     RUN(test_a_dropped_or_closed_send_holds_nobody_back);
+    RUN(test_a_send_behind_an_unreadable_frame_waits_for_it);
+    RUN(test_sends_of_the_python_plane_are_not_overtaken_when_it_is_left);
     RUN(test_whatever_is_special_goes_to_the_control_loop);
     RUN(test_properties_that_grow_too_long_are_handed_over);
     RUN(test_a_plane_or_permission_that_is_off_hands_over_everything);

@@ -121,22 +121,32 @@ static void test_order_counts_each_send_of_a_connection_and_topic(void) {
     struct pymq_order order;
     CHECK_EQ(pymq_order_init(&order), PYMQ_OK);
     const uint8_t *a = (const uint8_t *)"a", *b = (const uint8_t *)"b";
-    CHECK(!pymq_order_is_waiting(&order, 1, a, 1));
+    CHECK(!pymq_order_is_waiting(&order, 1, a, 1, 0));
     for (uint64_t connection = 1; connection <= 1000; connection++)
         pymq_order_enter(&order, connection, a, 1);
     pymq_order_enter(&order, 7, a, 1);
-    CHECK(pymq_order_is_waiting(&order, 7, a, 1));
-    CHECK(!pymq_order_is_waiting(&order, 7, b, 1));
+    CHECK(pymq_order_is_waiting(&order, 7, a, 1, 0));
+    CHECK(!pymq_order_is_waiting(&order, 7, b, 1, 0));
     pymq_order_leave(&order, 7, a, 1);
-    CHECK(pymq_order_is_waiting(&order, 7, a, 1));
+    CHECK(pymq_order_is_waiting(&order, 7, a, 1, 0));
     pymq_order_leave(&order, 7, a, 1);
-    CHECK(!pymq_order_is_waiting(&order, 7, a, 1));
+    CHECK(!pymq_order_is_waiting(&order, 7, a, 1, 0));
     pymq_order_leave(&order, 7, a, 1); /* one too many is nothing */
     pymq_order_enter(&order, 8, b, 1);
     pymq_order_forget(&order, 8);
-    CHECK(!pymq_order_is_waiting(&order, 8, a, 1));
-    CHECK(!pymq_order_is_waiting(&order, 8, b, 1));
+    CHECK(!pymq_order_is_waiting(&order, 8, a, 1, 0));
+    CHECK(!pymq_order_is_waiting(&order, 8, b, 1, 0));
     CHECK_EQ(atomic_load(&order.count), 998);
+    pymq_order_enter_any(&order, 2000, 50); /* perhaps a send: everything of the connection waits, but not for ever */
+    pymq_order_enter_any(&order, 2000, 50);
+    CHECK(pymq_order_is_waiting(&order, 2000, b, 1, 49));
+    pymq_order_leave_any(&order, 2000);
+    CHECK(pymq_order_is_waiting(&order, 2000, b, 1, 49));
+    CHECK(!pymq_order_is_waiting(&order, 2000, b, 1, 50));
+    CHECK_EQ(atomic_load(&order.count), 998);
+    pymq_order_enter_any(&order, 2000, 90);
+    pymq_order_leave_any(&order, 2000);
+    CHECK(!pymq_order_is_waiting(&order, 2000, a, 1, 60));
     pymq_order_destroy(&order);
 }
 

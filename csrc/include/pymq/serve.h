@@ -133,7 +133,8 @@ void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *gro
 
 /* Until released, sends of this connection to `topic` are handed over too (ORDER), so that a pipelined producer is not
  * reordered by the switch to the native path: entered by the reactor itself when it hands over a send, left by the
- * control loop through this call once that send is in the log or refused. */
+ * control loop through this call once that send is in the log or refused. An empty topic: the send's header was one
+ * that only the Python codec reads (HEADER), and every topic of the connection waits for it. */
 void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *topic,
                              uint32_t topic_size);
 
@@ -244,6 +245,9 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
  * suspending; the control loop's are handed over. Returns how many. */
 size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
                             uint32_t group_size);
+
+/* The broker stops: end all holds, and hold nothing any more; what would be held is answered. */
+size_t pymq_serve_stop_holds(struct pymq_serve *serve);
 
 /* The 32-character UNIQ_KEY: ten random bytes per process where Apache has address and pid …, then time and one
  * counter over all threads; see unique_key.c for the exact shape. Writes PYMQ_UNIQUE_KEY_SIZE characters. */

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from pymq._core._serve import REASON_HEADER, REASON_PLANE, PutResult
+from pymq._core._serve import REASON_HEADER, PutResult
 from pymq.broker import names
 from pymq.broker.processors import send_properties as texts
 from pymq.broker.processors.send_checks import (
@@ -117,8 +117,10 @@ class SendProcessor:
             self._settle(request, key[1])
 
     def _settle(self, request: Request, name: str | None) -> None:
-        """Tell the reactor, if it is the one that counts this send."""
-        if name is not None and request.reason not in (REASON_HEADER, REASON_PLANE):
+        """Tell the reactor: what it could not read itself keeps all topics of the connection waiting."""
+        if request.reason == REASON_HEADER:
+            self._broker.serve.send_settled(request.connection, "")
+        elif name:
             self._broker.serve.send_settled(request.connection, name)
 
     # ---- checks --------------------------------------------------------------------------------------------------
