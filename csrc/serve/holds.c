@@ -85,7 +85,11 @@ int pymq_holds_add(struct pymq_serve_reactor *state, struct pymq_hold *hold, str
     struct pymq_pull_reactor *pull = state->pull;
     const struct pymq_serve_config *config = &state->serve->config;
     int64_t holds = atomic_fetch_add_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
-    int status = holds < config->holds_max ? pymq_hold_insert(&pull->table, hold, queue) : PYMQ_ETOOBIG;
+    int status = holds < config->holds_max ? PYMQ_OK : PYMQ_ETOOBIG;
+    if (atomic_load_explicit(&state->serve->pull->stopping, memory_order_acquire))
+        status = PYMQ_ECLOSED;
+    if (status == PYMQ_OK)
+        status = pymq_hold_insert(&pull->table, hold, queue);
     if (status != PYMQ_OK) {
         atomic_fetch_sub_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
         pymq_hold_free(&pull->table, hold);

@@ -167,7 +167,7 @@ int64_t pymq_hold_next_due(const struct pymq_hold_table *table);
 enum pymq_hold_end { PYMQ_HOLD_ARRIVAL, PYMQ_HOLD_TIME, PYMQ_HOLD_OTHER };
 
 /* Hold the pull, unless a message has come meanwhile: then it is run again at once, without suspending. PYMQ_OK,
- * PYMQ_ETOOBIG when too many are held, PYMQ_ENOMEM. */
+ * PYMQ_ETOOBIG when too many are held, PYMQ_ECLOSED when the broker stops, PYMQ_ENOMEM. */
 int pymq_holds_add(struct pymq_serve_reactor *state, struct pymq_hold *hold, struct pymq_queue *queue);
 void pymq_holds_arrived(struct pymq_serve_reactor *state);
 void pymq_holds_check_all(struct pymq_serve_reactor *state);
@@ -234,6 +234,7 @@ struct pymq_hold_request {
 struct pymq_pull_serve {
     struct pymq_cold_reads *cold;
     _Atomic int64_t holds; /* of all reactors, and on their way */
+    _Atomic bool stopping; /* nothing is held any more */
     _Atomic int64_t pulled_messages, pulled_bytes; /* by the control loop */
 };
 

@@ -230,6 +230,8 @@ static int suspend(const struct pull *pull, const struct answer *answer, const u
     }
     if (status == PYMQ_OK)
         return PYMQ_SERVED;
+    if (status == PYMQ_ECLOSED)
+        return send_empty(pull, answer);
     struct answer full = *answer;
     full.code = PYMQ_RESPONSE_POLLING_FULL; /* its client waits for some seconds before it asks again */
     full.remark = "too many pulls are held";

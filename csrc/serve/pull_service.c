@@ -289,6 +289,11 @@ size_t pymq_serve_end_holds(struct pymq_serve *serve, const uint8_t *topic, uint
     return count;
 }
 
+size_t pymq_serve_stop_holds(struct pymq_serve *serve) {
+    atomic_store_explicit(&serve->pull->stopping, true, memory_order_release);
+    return pymq_serve_end_holds(serve, NULL, 0, NULL, 0);
+}
+
 /* ---- the control loop's own holds ----------------------------------------------------------------------------- */
 
 #define REACTOR_SHIFT 56 /* of a pymq_connection_id */
@@ -297,6 +302,8 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
                     const struct pymq_get *get, const uint8_t *group, uint32_t group_size, int32_t timeout_ms) {
     unsigned index = (unsigned)(connection >> REACTOR_SHIFT);
     struct pymq_pull_reactor *pull = index < PYMQ_REACTORS_MAX ? serve->reactors[index].pull : NULL;
+    if (atomic_load_explicit(&serve->pull->stopping, memory_order_acquire))
+        return PYMQ_ECLOSED;
     if (pull == NULL || (get->tag_hashes != NULL && get->tag_count > PYMQ_TAGS_MAX))
         return PYMQ_EINVAL;
     struct pymq_queue *queue;

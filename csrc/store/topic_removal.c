@@ -99,9 +99,8 @@ static int remove_files(struct pymq_queue *queue) {
     return PYMQ_OK;
 }
 
-/* Out of the table, empty to whoever still looks. Returns the units it had. */
-static int64_t bury(struct pymq_store *store, struct pymq_queue *queue) {
-    pymq_queue_table_remove(&store->queues, queue);
+/* Empty to whoever still looks. Returns the units it had. */
+static int64_t empty(struct pymq_queue *queue) {
     atomic_store(&queue->closed, true);
     atomic_store(&queue->dead, true);
     atomic_store_explicit(&queue->min_position, 0, memory_order_release);
@@ -116,14 +115,18 @@ static int take_away(struct removal *removal) {
     /* No flush of a queue that goes, no checkpoint that counts half of it. */
     pthread_mutex_lock(&store->checkpoint_lock);
     for (size_t i = 0; i < removal->count; i++)
-        units += bury(store, removal->queues[i]);
+        units += empty(removal->queues[i]);
     pthread_mutex_lock(&store->mark_lock);
     store->mark.unit_total -= units;
     store->units_removed += units;
     pthread_mutex_unlock(&store->mark_lock);
+    /* The files first: while a queue is in the table nobody makes another one in the same directory. */
     for (size_t i = 0; i < removal->count; i++) {
         int removed = remove_files(removal->queues[i]);
-        status = status == PYMQ_OK ? removed : status;
+        if (removed == PYMQ_OK)
+            pymq_queue_table_remove(&store->queues, removal->queues[i]);
+        else
+            status = removed; /* it stays closed until the next open, which tries again */
     }
     pthread_mutex_unlock(&store->checkpoint_lock);
     pymq_gate_ring_slow(&store->marks.arrived); /* readers that wait for a message of it wait no longer */
@@ -178,6 +181,9 @@ int pymq_removal_finish(struct pymq_store *store, struct pymq_queue *queue, bool
     *gone = queue->max_physical > 0 && queue->max_physical <= pymq_removed_topics_from(&store->removed, topic);
     if (!*gone)
         return PYMQ_OK;
-    bury(store, queue);
-    return remove_files(queue);
+    empty(queue);
+    int status = remove_files(queue);
+    if (status == PYMQ_OK)
+        pymq_queue_table_remove(&store->queues, queue);
+    return status;
 }

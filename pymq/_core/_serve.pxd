@@ -207,6 +207,7 @@ cdef extern from "pymq/serve.h" nogil:
                                       const uint8_t *topic, uint32_t topic_size, int32_t queue_id)
     void pymq_serve_count_pull(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                                uint32_t topic_size, int64_t messages, int64_t size)
+    size_t pymq_serve_stop_holds(pymq_serve *serve)
     size_t pymq_serve_end_holds(pymq_serve *serve, const uint8_t *topic, uint32_t topic_size, const uint8_t *group,
                                 uint32_t group_size)
     void pymq_unique_key(uint8_t *target)

@@ -288,7 +288,7 @@ static void test_short_polling_looks_by_the_clock_only(void) {
     serve_end();
 }
 
-/* Symptom: a pull held on a queue that was removed behind it waited out its time, while messages came to the new one. */
+/* Symptom: a pull held on a queue that was removed behind it waited out its time, while the new one got messages. */
 static void test_hold_on_a_removed_queue_ends_at_the_next_look(void) {
     struct pymq_serve_config config = serve_config();
     pull_start("hold-removed", &config, NULL);
@@ -301,6 +301,26 @@ static void test_hold_on_a_removed_queue_ends_at_the_next_look(void) {
     CHECK_EQ(pymq_store_remove_topic(served.store, (const uint8_t *)"T", 1, 20000), PYMQ_OK);
     run_until(fake.reactor.now_ms + 5100);
     expect(connection, 1, 21, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    CHECK_EQ(holds(), 0);
+    serve_end();
+}
+
+/* Symptom: a pull that was read before the stop and served behind it was held, and closed without an answer. */
+static void test_nothing_is_held_once_the_broker_stops(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("hold-stop", &config, NULL);
+    struct pymq_connection *connection = fake_connect(0);
+    CHECK_EQ(pull(connection, &HELD), PYMQ_SERVED);
+    struct pymq_get get = {.topic = text("T"), .queue_id = 0};
+    const uint8_t frame[] = "on its way";
+    CHECK_EQ(pymq_serve_hold(served.serve, connection->name, frame, sizeof frame, &get, NULL, 0, 500), PYMQ_OK);
+    CHECK_EQ(pymq_serve_stop_holds(served.serve), 2);
+    ring();
+    expect(connection, 1, 19, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    CHECK_EQ(fake.handed_over, 1);
+    CHECK_EQ(pull(connection, &HELD), PYMQ_SERVED);
+    expect(connection, 1, 19, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    CHECK_EQ(pymq_serve_hold(served.serve, connection->name, frame, sizeof frame, &get, NULL, 0, 500), PYMQ_ECLOSED);
     CHECK_EQ(holds(), 0);
     serve_end();
 }
@@ -395,6 +415,7 @@ int main(void) {
     RUN(test_one_pull_too_many_is_told_so);
     RUN(test_short_polling_looks_by_the_clock_only);
     RUN(test_hold_on_a_removed_queue_ends_at_the_next_look);
+    RUN(test_nothing_is_held_once_the_broker_stops);
     RUN(test_the_control_loops_hold_is_handed_back);
     RUN(test_table_survives_every_order_of_coming_and_going);
     return check_summary();

@@ -185,6 +185,8 @@ static void test_topics_come_and_go_beside_senders_and_readers(void) {
         fill(store, "T", 7, "x");
         check_filled(store, "T", 7, "x");
         CHECK_EQ(remove_topic(store, "T"), PYMQ_OK);
+        /* Symptom: dispatch met files of the dying queue, and blocked the sends of every topic. */
+        CHECK(pymq_store_is_writable(store));
     }
     atomic_store(&busy.stop, true);
     pthread_join(sender, NULL);

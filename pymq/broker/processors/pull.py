@@ -6,6 +6,7 @@ same answers byte for byte: messages are read, and pulls held, by the same nativ
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,11 +111,11 @@ class PullProcessor:
         if first_pass and pull.sys_flag & COMMIT_OFFSET:
             self._broker.serve.offset_commit(pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"))
         if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and pull.sys_flag & SUSPEND:
-            if self._hold(pull, hashes):
+            held = self._hold(pull, hashes)
+            if held:
                 return None
-            outcome = Outcome(
-                ResponseCode.POLLING_FULL, TOO_MANY_HELD, outcome.next_offset, outcome.min_offset, outcome.max_offset
-            )
+            if held is not None:  # otherwise the broker stops, and nobody is kept waiting
+                outcome = dataclasses.replace(outcome, code=ResponseCode.POLLING_FULL, remark=TOO_MANY_HELD)
         return self._answer(request.command, outcome, group, topic)
 
     def _reset(self, pull: Pull) -> Outcome | None:
@@ -158,7 +159,7 @@ class PullProcessor:
             found.body,
         )
 
-    def _hold(self, pull: Pull, hashes: Sequence[int] | None) -> bool:
+    def _hold(self, pull: Pull, hashes: Sequence[int] | None) -> bool | None:
         config = self._broker.config
         wait_ms = pull.number("suspendTimeoutMillis") if config.long_polling_enable else config.short_polling_time_mills
         return self._broker.serve.hold(
