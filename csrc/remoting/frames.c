@@ -59,6 +59,27 @@ static void serve_request(struct pymq_connection *connection, const struct pymq_
                   &connection->peer, reactor->now_us, command, frame, size, (uint8_t)reason);
 }
 
+/* The code of a frame that could not be decoded, as far as a glance tells; -1 when it does not. Only the lane depends on
+ * it: sends that Python must read stay in one lane with those of their connection that must wait for them. */
+static int32_t glance_at_code(const uint8_t *frame, size_t size) {
+    static const char NAME[] = "\"code\":";
+    size_t header_size = header_size_of(frame);
+    const uint8_t *header = frame + PYMQ_FRAME_PREFIX_SIZE, *end = header + header_size;
+    if (header_size < 2 || PYMQ_FRAME_PREFIX_SIZE + header_size > size)
+        return -1;
+    if (frame[4] == PYMQ_SERIALIZE_ROCKETMQ)
+        return (int16_t)pymq_load_be16(header);
+    const uint8_t *at = memmem(header, header_size, NAME, sizeof NAME - 1);
+    if (at == NULL)
+        return -1;
+    for (at += sizeof NAME - 1; at < end && *at == ' ';)
+        at++;
+    int32_t code = -1;
+    for (int digits = 0; at < end && *at >= '0' && *at <= '9' && digits < 9; at++, digits++)
+        code = (digits == 0 ? 0 : code * 10) + (*at - '0');
+    return code;
+}
+
 bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, size_t size) {
     struct pymq_reactor *reactor = connection->reactor;
     uint8_t *borrowed;
@@ -75,8 +96,9 @@ bool pymq_frame_serve(struct pymq_connection *connection, const uint8_t *frame, 
         if (service != NULL && service->unreadable != NULL)
             service->unreadable(service->context, reactor, connection, frame, size);
         pymq_count_code(reactor, -1, PYMQ_TRANSPORT_REASON_HEADER);
-        pymq_lane_put(reactor->transport, PYMQ_LANE_ADMIN, connection_id(connection), &connection->peer,
-                      reactor->now_us, NULL, frame, size, PYMQ_TRANSPORT_REASON_HEADER);
+        pymq_lane_put(reactor->transport, pymq_lane_of(reactor->transport, glance_at_code(frame, size)),
+                      connection_id(connection), &connection->peer, reactor->now_us, NULL, frame, size,
+                      PYMQ_TRANSPORT_REASON_HEADER);
     } else {
         trusted = false;
     }

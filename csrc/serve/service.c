@@ -127,7 +127,9 @@ static void on_closed(void *context, struct pymq_reactor *reactor, pymq_connecti
 /* A handed-over send will never reach the control loop: later ones need not wait for it. */
 static void on_dropped(void *context, pymq_connection_id connection, int32_t code, const uint8_t *frame, size_t size) {
     struct pymq_serve *serve = context;
-    if (!is_send(code) || connection >> 56 >= PYMQ_REACTORS_MAX)
+    if (code == -1) /* one that only Python could have read */
+        pymq_serve_send_settled(serve, connection, NULL, 0);
+    if (!is_send(code))
         return;
     struct pymq_command *command = malloc(sizeof *command + size); /* and scratch behind it */
     if (command == NULL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import threading
 
@@ -102,6 +103,24 @@ def test_special_messages_between_ordinary_ones_keep_their_place(broker, wire):
         answers[answer.opaque] = answer
     offsets = [int(answers[opaque].fields["queueOffset"]) for opaque in opaques]
     assert offsets == list(range(1, 301))
+
+
+def test_sends_only_python_can_read_are_not_overtaken(broker, wire):
+    """Half a surrogate pair in a property: the native parser leaves such a header to Python's."""
+    assert send(wire, "Unreadable", b"first").code == ResponseCode.SUCCESS
+    opaques = list(range(1001, 1121))
+    frames = b""
+    for number, opaque in enumerate(opaques):
+        fields = send_fields("Unreadable", 0, "half\x01\ud83d\x02" if number % 3 == 2 else "")
+        header = json.dumps({"code": 310, "extFields": fields, "opaque": opaque, "version": 513}).encode()
+        frames += struct.pack(">II", 4 + len(header) + 4, len(header)) + header + b"body"
+    wire._socket.sendall(frames)
+    answers = {}
+    while len(answers) < len(opaques):
+        answer = wire.receive()
+        answers[answer.opaque] = answer
+    assert {answer.code for answer in answers.values()} == {ResponseCode.SUCCESS}
+    assert [int(answers[opaque].fields["queueOffset"]) for opaque in opaques] == list(range(1, 121))
 
 
 def test_many_connections_first_send_makes_one_topic(broker):

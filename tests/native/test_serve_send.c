@@ -232,6 +232,9 @@ static void test_a_send_behind_an_unreadable_frame_waits_for_it(void) {
     pymq_serve_send_settled(served.serve, connection->name, NULL, 0);
     pymq_serve_send_settled(served.serve, connection->name, (const uint8_t *)"TopicA", 6);
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    served.service->unreadable(served.service->context, &fake.reactor, connection, (const uint8_t *)"?", 1);
+    served.service->dropped(served.service->context, connection->name, -1, (const uint8_t *)"?", 1);
+    CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
     settle();
     serve_end();
 }
