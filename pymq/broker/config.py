@@ -382,14 +382,16 @@ class BrokerConfig:
         Nothing configured means loopback alone: a broker that nobody set up is not for the network.
 
         Raises:
-            ConfigError: a log path that is not the store's own.
+            ConfigError: a log path that is not the store's own, or a name server that is no address.
         """
         closed = not (self.namesrv_addr or self.bind_address or self.broker_ip1 or self.broker_config_path)
         bind = self.bind_address or (LOOPBACK if closed else ANY_ADDRESS)
         ip1 = self.broker_ip1 or (local_address() if bind == ANY_ADDRESS else bind)
         root = os.path.abspath(os.path.expanduser(self.store_path_root_dir or "~/store"))  # noqa: PTH100, PTH111
         check_log_path(self.store_path_commit_log, Path(root))
+        check_name_servers(self.namesrv_addr)
         return self.replace(
+            broker_id=0,  # Compat: every master is; slaves are refused before
             broker_name=self.broker_name or socket.gethostname() or "DEFAULT_BROKER",
             bind_address=bind,
             broker_ip1=ip1,
@@ -416,6 +418,17 @@ def check_log_path(path: str, root: Path) -> None:
             f"storePathCommitLog is {path}; it can only be {root / 'commitlog'}: leave the key out, or make that a "
             "symbolic link to the directory you mean"
         )
+
+
+def check_name_servers(addresses: str) -> None:
+    """Refuse what cannot be connected to: the broker would run and nobody would ever find it."""
+    for address in filter(None, (part.strip() for part in addresses.split(";"))):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(
+                f"The Name Server Address[{addresses}] illegal: {address!r} is no host:port, please set it as follows, "
+                '"127.0.0.1:9876;192.168.0.1:9876"'
+            )
 
 
 def local_address() -> str:

@@ -20,6 +20,15 @@ from pymq.store.config import ASYNC_FLUSH, CQ_UNIT_SIZE, StoreConfig
 from pymq.store.settings import SettingRow, describe_settings
 
 TLS_PREFIX = "tls."
+TLS_FILES = {"tls.server.certPath", "tls.server.keyPath", "tls.server.trustCertPath"}
+SUGGESTION_CUTOFF = 0.75  # below it, suggestions are noise
+# Keys that half the configuration files of the world have and no release ever read.
+FIXED_PLACES = {
+    "storePathConsumeQueue": "consumequeue",
+    "storePathIndex": "index",
+    "storeCheckpoint": "checkpoint",
+    "abortFile": "abort",
+}
 ENVIRONMENT_KEYS = {"NAMESRV_ADDR": "namesrvAddr", "ROCKETMQ_HOME": "rocketmqHome"}
 NOT_OF_THE_STORE = {"brokerIP1", "flushConsumerOffsetInterval"}  # the broker's own; the store has its copy of them
 RATIO_KEYS = {"diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio"}
@@ -114,11 +123,25 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
                 loaded.warnings.append(
                     f"{item.origin}: {key}={item.value} has no effect here: pymq does not support it"
                 )
+        elif key in FIXED_PLACES:
+            others[key] = item.value
+            place = FIXED_PLACES[key]
+            loaded.warnings.append(f"{item.origin}: {key} has no effect: it is always {place} in storePathRootDir")
         else:
             others[key] = item.value
             unknown.append(unknown_key(item))
     adapt_store(store, loaded.warnings)
-    config = BrokerConfig(**broker, tls=tls, others=others, store=make_store_config(store, loaded.warnings))
+    if broker.get("broker_id"):
+        loaded.warnings.append(f"brokerId={broker['broker_id']} is taken as 0: every master is, and this is one")
+    if tls.keys() & TLS_FILES and tls.get("tls.test.mode.enable", "true").lower() != "false":
+        loaded.warnings.append(
+            "tls.server.certPath and its kin have no effect while tls.test.mode.enable is true, which is its default; "
+            "set it to false"
+        )
+    try:
+        config = BrokerConfig(**broker, tls=tls, others=others, store=make_store_config(store, loaded.warnings))
+    except ConfigError as error:
+        raise in_words_of_the_file(error, loaded.origins) from error
     if unknown and config.strict_config:
         raise ConfigError("; ".join(unknown) + " (strictConfig=true refuses unknown keys)")
     loaded.warnings.extend(unknown)
@@ -126,10 +149,19 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
     return loaded
 
 
+def in_words_of_the_file(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
+    """A refused value by the key and the place it was written at, not by the name of our field."""
+    name, _, rest = str(error).partition(" ")
+    key = next((key for rows in (BROKER_ROWS, STORE_ROWS) for key, row in rows.items() if row.name == name), None)
+    if key is None or key not in origins:
+        return error
+    return ConfigError(f"{origins[key]}: {key} {rest}")
+
+
 def unknown_key(item: Given) -> str:
     """What to say of a key that neither RocketMQ nor pymq has."""
     known = [*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS]
-    close = difflib.get_close_matches(item.key, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(item.key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     lowered = {name.lower(): name for name in known}
     suggestion = lowered.get(item.key.lower()) or (close[0] if close else None)
     hint = f"did you mean {suggestion}?" if suggestion else "no key looks like it; remove it"

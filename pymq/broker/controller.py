@@ -41,7 +41,7 @@ from pymq.store.housekeeping import DiskProbe, disk_ratio
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
 OFFSETS_DELAY_S = 10.0  # before offsets are saved the first time
-PARKED_POLL_S = 0.005
+SETTLE_POLL_S = 0.005
 WORKERS = 4  # threads for what waits for the disk: queries, statistics, removal; tables have one of their own
 
 log = logging.getLogger("pymq.broker")
@@ -245,18 +245,20 @@ class Broker:
     async def _close_server(self) -> None:
         """No more requests; held pulls and parked sends are answered; offsets are saved."""
         self.server.transport.drain()
-        self.serve.end_holds()
-        await self._settle_parked()
+        self.serve.stop_holds()
+        await self._settle()
         await self.server.stop()
         await self.offsets.save()
 
-    async def _settle_parked(self) -> None:
-        """Give sends that wait for their flush the time they are owed."""
+    async def _settle(self) -> None:
+        """Let what has been read be answered: sends that wait for their flush get the time they are owed."""
         end_s = time.monotonic() + self.config.store.sync_flush_timeout_ms / 1000
         while time.monotonic() < end_s:
-            if not self.serve.stats()["parked"]:
+            stats = self.serve.stats()
+            busy = stats["parked"] or stats["holds"] or self.server.running
+            if not busy and self.server.transport.drained:
                 return
-            await asyncio.sleep(PARKED_POLL_S)
+            await asyncio.sleep(SETTLE_POLL_S)
 
     async def _close_all(self) -> list[Exception]:
         """Close in the reverse order of opening; one failure does not keep the rest open. They are logged and given."""
@@ -304,17 +306,8 @@ class Broker:
             self.topics.version.advance(self.clock)
             await self.registration.register_all()
 
-    async def delete_topic(self, topic: str) -> None:
-        """Delete a topic's configuration and offsets, then its queues: a send in flight finds no topic, not a gap.
-
-        Raises:
-            OSError, StoreError: the file or the queues could not be written; the topic is not served any more.
-        """
-        await self.topics.delete(topic)
-        await self.remove_queues(topic)
-
     async def remove_queues(self, topic: str) -> None:
-        """Remove a topic's queues from the store; waits for readers of them to let go."""
+        """Remove a topic's queues from the store; waits for readers of them to let go. For `topics` to call."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.executor, self.store.remove_topic, topic)
 

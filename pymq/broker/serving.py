@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,12 +14,15 @@ from pymq.remoting.config import (
     LANE_COUNTS_MAX,
     RemotingClientConfig,
     RemotingServerConfig,
+    TlsMode,
     TransportConfig,
 )
 from pymq.remoting.tls_context import tls_config
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
+
+TLS_ENABLE = "tls.enable"
 
 
 def accepts_sends(config: BrokerConfig, now_ms: int) -> bool:
@@ -87,5 +91,11 @@ def server_config(config: BrokerConfig, ports: tuple[int, ...]) -> RemotingServe
 
 
 def client_config(config: BrokerConfig) -> RemotingClientConfig:
-    """Connections to name servers."""
-    return RemotingClientConfig(tls=tls_config(config.tls))
+    """Connections to name servers.
+
+    # Compat: a server that enforces TLS speaks it as a client too, unless tls.enable says otherwise.
+    """
+    tls = tls_config(config.tls)
+    if tls.server_mode is TlsMode.ENFORCING and TLS_ENABLE not in config.tls:
+        tls = dataclasses.replace(tls, client_enable=True)
+    return RemotingClientConfig(tls=tls)

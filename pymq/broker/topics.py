@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker import names
@@ -177,19 +177,32 @@ class TopicManager:
             await self._bring([dataclasses.replace(config, order=True) for config in found])
 
     async def delete(self, topic: str) -> bool:
-        """Remove the topic from table, reactors (with its offsets) and file; False when there is none.
+        """Remove the topic from table, reactors (with its offsets), file and store; False when there is none.
+
+        Whoever wants to make it again meanwhile waits: its queues would be taken away under the new topic.
 
         Raises:
-            OSError: the file could not be written; the topic is gone until the next start.
+            OSError, StoreError: file or queues could not be removed; the topic is not served any more.
         """
-        await self._settled(topic)
-        if self._table.pop(topic, None) is None:
-            return False
-        self._broker.publisher.remove_topic(topic, offsets_too=True)
-        self.version.advance(self._broker.clock)
-        await self._file.save()
-        log.info("topic deleted topic=%s", topic)
-        return True
+        found = await self._settled(topic) is not None
+        await self._exclusively(topic, self._remove_now(topic))
+        return found
+
+    async def _remove_now(self, topic: str) -> None:
+        if self._table.pop(topic, None) is not None:
+            self._broker.publisher.remove_topic(topic, offsets_too=True)
+            self.version.advance(self._broker.clock)
+            await self._file.save()
+            log.info("topic deleted topic=%s", topic)
+        await self._broker.remove_queues(topic)
+
+    async def _exclusively(self, topic: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do *work* while nothing else is done to the topic; a cancelled caller does not stop it."""
+        while topic in self._tasks:
+            await asyncio.wait([self._tasks[topic]])
+        task = self._tasks[topic] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._tasks.pop(topic, None))
+        await asyncio.shield(task)
 
     async def save(self) -> None:
         """Write the file, whether anything changed or not."""

@@ -172,6 +172,11 @@ class RemotingServer:
         self._close_listeners.append(listener)
 
     @property
+    def running(self) -> int:
+        """Handlers that have not finished."""
+        return self._dispatcher.running
+
+    @property
     def handler_failures(self) -> int:
         """Handlers that broke."""
         return self._dispatcher.failures

@@ -111,6 +111,7 @@ class FakeBroker:
         self.clock = ManualClock(datetime(2026, 11, 16, 4, tzinfo=UTC))
         self.executor = self.config_executor = ThreadPoolExecutor(2)
         self.serve = FakeServe()
+        self.removed: list[str] = []
         self.server = FakeServer()
         self.store = FakeStore()
         self.registration = FakeRegistration()
@@ -119,6 +120,10 @@ class FakeBroker:
         self.groups = GroupManager(self)
         self.offsets = OffsetManager(self)
         self.clients = ClientManager(self)
+
+    async def remove_queues(self, topic):
+        """Remembered; the fake store has none."""
+        self.removed.append(topic)
 
     def load(self):
         """As a start does."""

@@ -132,6 +132,46 @@ def test_a_wrong_type_names_file_and_line(tmp_path):
         load(tmp_path, "brokerName=a\nlistenPort=x\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"), [("listenPort=70000", "at most 65,535"), ("flushDiskType=FOO", "SYNC_FLUSH")]
+)
+def test_a_value_out_of_bounds_is_named_as_it_was_written(tmp_path, line, words):
+    """Goal: the operator finds it. Method: key, file and line in the error, for the broker's and the store's keys."""
+    key = line.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"broker\.conf:2: {key} .*{words}"):
+        load(tmp_path, f"brokerName=a\n{line}\n")
+
+
+def test_a_master_has_id_0_whatever_its_file_says():
+    """Goal: a slave's file with the role changed makes a master that is found. Method: as Apache, id 0, and said."""
+    loaded = given(brokerId="1", brokerRole="SYNC_MASTER")
+    assert any("brokerId=1" in warning for warning in loaded.warnings)
+    assert loaded.config.resolved().broker_id == 0
+
+
+@pytest.mark.parametrize("address", ["garbage", "host:", "host:0", "host:65536", ":9876", "a:9876;b"])
+def test_a_name_server_that_is_no_address_is_refused(address):
+    """Goal: no broker that runs and is never found. Method: addresses without a host or a port that can be."""
+    with pytest.raises(ConfigError, match="Name Server Address"):
+        BrokerConfig(namesrv_addr=address).resolved()
+    assert BrokerConfig(namesrv_addr="a:1;[::1]:65535;").resolved().namesrv_addr
+
+
+@pytest.mark.parametrize("key", ["storePathConsumeQueue", "storePathIndex", "storeCheckpoint", "abortFile"])
+def test_keys_that_no_release_reads_are_explained_also_when_strict(key):
+    """Goal: half the files of the world have them. Method: one sentence without a wrong suggestion."""
+    (warning,) = given(**{key: "/x", "strictConfig": "true"}).warnings
+    assert "always" in warning
+    assert "did you mean" not in warning
+
+
+def test_certificates_that_are_not_used_are_said():
+    """Goal: nobody believes in a certificate that is not served. Method: with and without the test mode."""
+    files = {"tls.server.certPath": "/c", "tls.server.keyPath": "/k"}
+    assert any("tls.test.mode.enable" in warning for warning in given(**files).warnings)
+    assert given(**files, **{"tls.test.mode.enable": "false"}).warnings == []
+
+
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
     """Goal: no traceback for a wrong -c. Method: the error's text."""
     with pytest.raises(ConfigError, match=r"missing\.conf: No such file"):

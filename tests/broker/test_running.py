@@ -132,6 +132,13 @@ def test_a_broker_behind_a_translated_address_registers_with_its_own_name_server
         assert json.loads(answer.body)["brokerDatas"][0]["brokerAddrs"] == {"0": broker.address}
 
 
+def test_a_broker_that_enforces_tls_registers_with_its_own_name_server(tmp_path):
+    """Both ends enforce TLS and nothing else was said: the route must be there all the same."""
+    config = config_in(tmp_path, tls={"tls.server.mode": "enforcing"})
+    with pymq.Broker(config).running() as broker:
+        assert broker.name_server.routes.route("TBW102") is not None
+
+
 def test_stopping_twice_is_stopping_once(tmp_path):
     """Goal: stop() is idempotent. Method: at the same time and afterwards."""
 

@@ -195,6 +195,33 @@ def test_a_deleted_topic_is_gone_from_file_reactors_and_offsets(broker):
     assert not asyncio.run(broker.topics.delete("orders"))
 
 
+def test_a_topic_being_deleted_is_made_again_only_when_its_queues_are_gone(broker):
+    """Goal: a send during a deletion gets a whole topic. Method: hold the removal up, then create at the same time."""
+    order = []
+
+    async def scenario():
+        gate = asyncio.Event()
+
+        async def remove_queues(topic):
+            await gate.wait()
+            order.append("removed")
+
+        broker.remove_queues = remove_queues
+        await broker.topics.create_on_send("orders", "TBW102", 4, "", 0)
+        deletion = asyncio.create_task(broker.topics.delete("orders"))
+        creation = asyncio.create_task(broker.topics.create_on_send("orders", "TBW102", 2, "", 0))
+        creation.add_done_callback(lambda _: order.append("created"))
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        assert broker.topics.get("orders") is None
+        gate.set()
+        await deletion
+        return await creation
+
+    assert asyncio.run(scenario()).write_queue_nums == 2
+    assert order == ["removed", "created"]
+
+
 def test_attributes_are_altered_by_signs_and_refused_otherwise(broker):
     """Goal: AttributeUtil's rules. Method: set, keep, every refusal, remove."""
     update = broker.topics.update

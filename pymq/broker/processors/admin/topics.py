@@ -117,7 +117,7 @@ class TopicAdmin:
             retries = [f"{names.RETRY_PREFIX}{group}{mark}{topic}" for group in sorted(groups) for mark in ("+", "_")]
             doomed += [name for name in retries if self._broker.topics.get(name) is not None]
         for name in doomed:
-            await self._broker.delete_topic(name)
+            await self._broker.topics.delete(name)
         return request.command.reply()
 
     async def list_all(self, request: Request) -> Command:
@@ -187,7 +187,7 @@ class TopicAdmin:
         for topic in sorted(unused):
             if not broker.topics.is_system(topic):
                 log.warning("queues of an unknown topic removed topic=%s", topic)
-                await broker.remove_queues(topic)
+                await broker.topics.delete(topic)
         return request.command.reply()
 
 
