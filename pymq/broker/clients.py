@@ -31,7 +31,8 @@ class ClientChannel:
     language: str
     version: int
     address: str
-    last_update_ms: int
+    last_update_ms: int  # wall clock, shown to tools
+    seen_s: float  # monotonic: a step of the wall clock must not expire everybody at once
 
 
 class ConsumerGroupInfo:
@@ -230,12 +231,12 @@ class ClientManager:
 
     def expire(self) -> None:
         """Close the connections of clients that have been silent too long, and forget them."""
-        oldest = self._broker.clock.now_ms() - self._broker.config.channel_expired_timeout
+        oldest_s = self._broker.clock.monotonic_s() - self._broker.config.channel_expired_timeout / 1000
         silent = {
             channel.connection
             for channels in (*self._producers.values(), *(info.channels for info in self._consumers.values()))
             for channel in channels.values()
-            if channel.last_update_ms < oldest
+            if channel.seen_s < oldest_s
         }
         for connection in silent:
             log.warning("client silent for too long connection=%x", connection)

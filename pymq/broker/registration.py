@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 PERIOD_MIN_MS, PERIOD_MAX_MS = 10_000, 60_000
-NEW_TOPIC_WAIT_S = 3.0
+NEW_TOPIC_WAIT_S = 0.8  # well below the 3 s a producer waits for its first send; the beat tells the others
 UNREGISTER_TIMEOUT_S = 3.0
 
 log = logging.getLogger("pymq.broker")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 
 import pytest
 
@@ -24,8 +25,9 @@ def broker(tmp_path):
 
 def channel(broker, connection, client_id=None):
     """Channel."""
-    now = broker.clock.now_ms()
-    return ClientChannel(connection, client_id or f"client-{connection}", "JAVA", 513, "1.2.3.4:5", now)
+    clock = broker.clock
+    stamps = clock.now_ms(), clock.monotonic_s()
+    return ClientChannel(connection, client_id or f"client-{connection}", "JAVA", 513, "1.2.3.4:5", *stamps)
 
 
 def consumer(*subscriptions, **more):
@@ -178,6 +180,15 @@ def test_clients_silent_for_120_s_are_closed_and_forgotten(broker, silent_s, gon
     assert sorted(broker.server.closed) == ([1, 2] if gone else [])
     assert broker.clients.consumer_group("g").client_ids() == (["client-3"] if gone else ["client-1", "client-3"])
     assert bool(broker.clients.producers("p")) is not gone
+
+
+def test_a_step_of_the_wall_clock_expires_nobody(broker):
+    """Goal: no mass rebalance after a VM resumes. Method: the wall clock jumps ten minutes, monotonic time does not."""
+    join(broker, 1)
+    broker.clock._now += timedelta(minutes=10)
+    broker.clients.expire()
+    assert broker.clients.consumer_group("g").client_ids() == ["client-1"]
+    assert broker.server.closed == []
 
 
 def test_a_group_that_may_not_broadcast_is_special_only_while_its_members_do(broker):

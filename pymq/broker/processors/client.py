@@ -126,4 +126,5 @@ class ClientProcessor:
             version=request.command.version,
             address=f"{host}:{port}",
             last_update_ms=self._broker.clock.now_ms(),
+            seen_s=self._broker.clock.monotonic_s(),
         )

@@ -150,7 +150,7 @@ def check_features(properties: dict[str, str], sys_flag: int, reconsume_times: i
         raise SendRefused(ResponseCode.SYSTEM_ERROR, f"delayed messages (DELAY={delay_level}) are not supported yet")
     timed = {"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"} & properties.keys()
     if timed and "TIMER_OUT_MS" not in properties:
-        raise SendRefused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"timed messages ({min(timed)}) are not supported yet")
 
 
 def integer(text: str | None, default: int) -> int:
