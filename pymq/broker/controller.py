@@ -23,7 +23,7 @@ from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig
 from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
 from pymq.broker.offsets import OffsetManager
-from pymq.broker.ports import choose_ports
+from pymq.broker.ports import hold_ports
 from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
@@ -138,7 +138,9 @@ class Broker:
 
     async def _open(self) -> None:
         config = self.config
-        ports = choose_ports(config.bind_address, config.listen_port)
+        held = hold_ports(config.bind_address, config.listen_port)
+        self._closers.append(held.close)
+        ports = held.numbers
         host = f"[{config.broker_ip1}]" if ":" in config.broker_ip1 else config.broker_ip1
         self.config = config = config.replace(
             listen_port=ports[0], store=config.store.replace(store_host=f"{host}:{ports[0]}")
@@ -168,6 +170,7 @@ class Broker:
             processor.register(self.server)
         self.server.on_close(self.clients.connection_closed)
         await self.server.start()
+        held.close()
         self._closers.append(self.registration.unregister)
         await self.registration.register_all()
         self.registration.start()
