@@ -111,5 +111,11 @@ def free_ports() -> int:
 
 
 def _is_free(port: int) -> bool:
+    """Whether a server could listen there: on every address, as the broker's HA does, hence no client's end may be."""
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True

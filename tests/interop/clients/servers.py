@@ -23,7 +23,7 @@ from tests.interop.clients import raw
 
 NAME_SERVER_MAIN_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
 CLUSTER_NAME = "interop-cluster"
-PORT_ATTEMPTS = 5
+PORT_ATTEMPTS = 8
 TOPIC_TO_CREATE_FROM = "TBW102"
 READY_TEXT = "boot success"
 START_TIMEOUT_SECONDS = 90.0
