@@ -154,6 +154,12 @@ static bool renew_queue(struct pymq_serve_reactor *state, struct pymq_collected 
     return true;
 }
 
+/* Whether a status says something about the record, and not about a store that will refuse the next one as well. */
+static bool concerns_record(int status) {
+    return status == PYMQ_ETOOBIG || status == PYMQ_EPROPERTIES || status == PYMQ_ETOPIC || status == PYMQ_ENOTFOUND ||
+           status == PYMQ_EINVAL || status == PYMQ_ECORRUPT;
+}
+
 /* Append sends [from, to): either one batch, or single messages only. Returns the first send not dealt with: at least
  * one is, or has got its one new queue, so this always comes to an end. */
 static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *recent, uint32_t from, uint32_t to) {
@@ -164,12 +170,13 @@ static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *rec
     size_t item_count = is_batch ? first->item_count : to - from;
     struct pymq_append_result result;
     int64_t begin_us = monotonic_us();
+    /* Nobody waits inside a turn: every connection of this reactor would, and whoever publishes. */
     int status = pymq_store_append(store, &collect->items[first->first_item], item_count,
-                                   is_batch ? PYMQ_APPEND_TOGETHER : 0, &result);
+                                   PYMQ_APPEND_NO_WAIT | (is_batch ? PYMQ_APPEND_TOGETHER : 0), &result);
     /* The store looks at all records before it takes the first, so one it refuses can keep out the others. */
-    if (status != PYMQ_OK && result.appended == 0 && to - from > 1) {
+    if (status != PYMQ_OK && concerns_record(status) && result.appended == 0 && to - from > 1) {
         to = from + 1;
-        status = pymq_store_append(store, &collect->items[first->first_item], 1, 0, &result);
+        status = pymq_store_append(store, &collect->items[first->first_item], 1, PYMQ_APPEND_NO_WAIT, &result);
     }
     uint32_t appended_to = is_batch ? from + (result.appended == item_count) : from + (uint32_t)result.appended;
     if (appended_to > from) {
@@ -180,8 +187,13 @@ static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *rec
         return appended_to;
     if (status == PYMQ_ENOTFOUND && renew_queue(state, &collect->sends[appended_to]))
         return appended_to; /* again, and only once */
-    answer_refused(state, recent, &collect->sends[appended_to], status);
-    return appended_to + 1;
+    if (concerns_record(status)) {
+        answer_refused(state, recent, &collect->sends[appended_to], status);
+        return appended_to + 1;
+    }
+    for (uint32_t i = appended_to; i < collect->send_count; i++) /* the store says no: it need not be asked again */
+        answer_refused(state, recent, &collect->sends[i], status);
+    return collect->send_count;
 }
 
 void pymq_collect_settle(struct pymq_serve_reactor *state) {

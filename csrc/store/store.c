@@ -341,15 +341,17 @@ static int refusal(struct pymq_store *store) {
 /* With the pool a new file may have to wait for a buffer: outside the lock, for as long as the settings allow. */
 static int append_pooled(struct pymq_store *store, struct pymq_append_item *items, size_t count, unsigned flags,
                          struct pymq_append_result *result) {
-    int64_t deadline = pymq_monotonic_ns() + (int64_t)store->config.transient_pool_wait_ms * 1000000;
+    int64_t wait_ms = (flags & PYMQ_APPEND_NO_WAIT) != 0 ? 0 : store->config.transient_pool_wait_ms;
+    int64_t deadline = pymq_monotonic_ns() + wait_ms * 1000000;
     size_t done = 0;
     for (;;) {
         int status = pymq_commit_log_append(&store->log, items + done, count - done, flags, result);
         done += result->appended;
         result->appended = done;
+        if (status == PYMQ_EPOOL)
+            pymq_gate_ring(&store->committer.gate);
         if (status != PYMQ_EPOOL || pymq_monotonic_ns() >= deadline || atomic_load(&store->closing))
             return status;
-        pymq_gate_ring(&store->committer.gate);
         usleep(POOL_RETRY_US);
     }
 }

@@ -358,6 +358,35 @@ static void test_a_store_that_refuses_at_the_last_moment_is_answered(void) {
     serve_end();
 }
 
+/* With an empty transient pool one turn once waited 400 ms for each of its sends, the control loop with it. */
+static void test_an_empty_pool_is_not_waited_for(void) {
+    struct pymq_store_config store = small_config();
+    struct pymq_serve_config config = serve_config();
+    store.transient_pool_enable = true;
+    store.transient_pool_size = 2;
+    store.transient_pool_wait_ms = 60000; /* longer than any test waits */
+    store.commit_interval_ms = 3600000;
+    store.commit_thorough_interval_ms = 3600000;
+    store.commit_least_pages = 1 << 20; /* nothing is given back */
+    serve_start("pool", &store, &config);
+    publish("TopicA", 4);
+    struct pymq_connection *connection = fake_connect(0);
+    int32_t refused = 0, stored = 0;
+    for (int i = 0; i < 100; i++) {
+        struct request request = send_request(i, "TopicA", "0", UNIQUE, "some two hundred bytes of record");
+        CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
+    }
+    settle();
+    struct answer answer;
+    while (take_answer(connection, &answer)) {
+        stored += answer.command.code == 0;
+        refused += answer.command.code == 2;
+    }
+    CHECK_EQ(stored + refused, 100);
+    CHECK(stored > 0 && refused > 0);
+    serve_end();
+}
+
 static void test_a_stuck_store_is_not_waited_for(void) {
     start("stuck");
     struct pymq_connection *connection = fake_connect(0);
@@ -459,6 +488,7 @@ int main(void) {
     RUN(test_properties_that_grow_too_long_are_handed_over);
     RUN(test_a_plane_or_permission_that_is_off_hands_over_everything);
     RUN(test_a_store_that_refuses_at_the_last_moment_is_answered);
+    RUN(test_an_empty_pool_is_not_waited_for);
     RUN(test_a_stuck_store_is_not_waited_for);
     RUN(test_a_closed_connection_loses_its_answers_only);
     RUN(test_a_removed_topic_is_unknown_and_a_new_one_starts_anew);

@@ -100,6 +100,7 @@ struct pymq_append_item {
 
 enum pymq_append_flag {
     PYMQ_APPEND_TOGETHER = 1 << 0, /* a client batch: all items in one log file, consecutive, or none */
+    PYMQ_APPEND_NO_WAIT = 1 << 1,  /* PYMQ_EPOOL at once, instead of waiting for a buffer of the transient pool */
 };
 
 struct pymq_append_result {
