@@ -8,6 +8,7 @@ Settings of the store stand in `store`. What a file, the command line and the en
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import os
 import socket
 from collections.abc import Mapping
@@ -385,7 +386,7 @@ class BrokerConfig:
             ConfigError: a log path that is not the store's own, or a name server that is no address.
         """
         closed = not (self.namesrv_addr or self.bind_address or self.broker_ip1 or self.broker_config_path)
-        bind = self.bind_address or (LOOPBACK if closed else ANY_ADDRESS)
+        bind = resolve_host("bindAddress", self.bind_address or (LOOPBACK if closed else ANY_ADDRESS))
         ip1 = self.broker_ip1 or (local_address() if bind == ANY_ADDRESS else bind)
         root = os.path.abspath(os.path.expanduser(self.store_path_root_dir or "~/store"))  # noqa: PTH100, PTH111
         check_log_path(self.store_path_commit_log, Path(root))
@@ -418,6 +419,31 @@ def check_log_path(path: str, root: Path) -> None:
             f"storePathCommitLog is {path}; it can only be {root / 'commitlog'}: leave the key out, or make that a "
             "symbolic link to the directory you mean"
         )
+
+
+def resolve_host(key: str, host: str) -> str:
+    """The address *host* stands for, itself when it is one; brackets of IPv6 are taken off.
+
+    Raises:
+        ConfigError: nobody knows it; names *key*, where it was written.
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"{key} is {host!r}, which cannot be resolved: {error.strerror}; give an address") from error
+    # An IPv4 address first, as RocketMQ prefers it.
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])
+
+
+def join_host(host: str, port: int) -> str:
+    """host:port as a client can split it: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 def check_name_servers(addresses: str) -> None:

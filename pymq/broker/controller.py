@@ -19,7 +19,7 @@ from typing import Any, Self
 from pymq._core._serve import Serve
 from pymq._core._store import Store
 from pymq.broker.clients import ClientManager
-from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig
+from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig, join_host, resolve_host
 from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
 from pymq.broker.offsets import OffsetManager
@@ -90,18 +90,18 @@ class Broker:
     @property
     def address(self) -> str:
         """Where clients are told to connect to."""
-        return f"{self.config.broker_ip1}:{self.config.listen_port}"
+        return join_host(self.config.broker_ip1, self.config.listen_port)
 
     @property
     def ha_address(self) -> str:
         """Where slaves will be told to connect to."""
-        return f"{self.config.broker_ip2}:{self.config.ha_listen_port or self.config.listen_port + 1}"
+        return join_host(self.config.broker_ip2, self.config.ha_listen_port or self.config.listen_port + 1)
 
     @property
     def namesrv_addr(self) -> str:
         """The name servers clients are to ask."""
         if self.name_server is not None:
-            return f"{self.config.broker_ip1}:{self.name_server.port}"
+            return join_host(self.config.broker_ip1, self.name_server.port)
         return ";".join(self.registration.addresses)
 
     @property
@@ -141,10 +141,8 @@ class Broker:
         held = hold_ports(config.bind_address, config.listen_port)
         self._closers.append(held.close)
         ports = held.numbers
-        host = f"[{config.broker_ip1}]" if ":" in config.broker_ip1 else config.broker_ip1
-        self.config = config = config.replace(
-            listen_port=ports[0], store=config.store.replace(store_host=f"{host}:{ports[0]}")
-        )
+        stamped = join_host(resolve_host("brokerIP1", config.broker_ip1), ports[0])
+        self.config = config = config.replace(listen_port=ports[0], store=config.store.replace(store_host=stamped))
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="pymq-disk")
         self._closers.append(self.executor.shutdown)
         self.config_executor = ThreadPoolExecutor(1, thread_name_prefix="pymq-config")
@@ -228,7 +226,7 @@ class Broker:
         self._closers.append(self.name_server.stop)
         # Not through brokerIP1: behind a translated address it may lead nowhere from here.
         bind = self.config.bind_address
-        self.registration.use(f"{LOOPBACK if bind == ANY_ADDRESS else bind}:{self.name_server.port}")
+        self.registration.use(join_host(LOOPBACK if bind == ANY_ADDRESS else bind, self.name_server.port))
 
     async def stop(self) -> None:
         """Answer what has been asked, flush, save, close. Idempotent; later callers wait for the first."""

@@ -32,6 +32,7 @@ def accepts_sends(config: BrokerConfig, now_ms: int) -> bool:
 
 def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
     """What serves requests natively."""
+    address, _, port = config.store.store_host.rpartition(":")
     memory = psutil.virtual_memory().total
     return ServeConfig(
         native=config.data_plane == NATIVE and accepts_sends(config, now_ms),
@@ -47,7 +48,7 @@ def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
         trace_on=config.trace_on,
         slave_read_enable=config.slave_read_enable,
         broker_permission=config.broker_permission,
-        store_host=(config.broker_ip1, config.listen_port),
+        store_host=(address.strip("[]"), int(port)),
         cluster=config.broker_cluster_name,
         region=config.region_id,
         broker_ip=config.broker_ip1,

@@ -253,6 +253,12 @@ def test_a_bind_address_is_also_what_clients_are_told():
     assert (config.bind_address, config.broker_ip1) == ("192.0.2.9", "192.0.2.9")
 
 
+def test_a_host_nobody_knows_is_refused_by_its_key():
+    """Goal: the error names what was written. Method: a name that cannot be."""
+    with pytest.raises(ConfigError, match="bindAddress is 'no such host'"):
+        BrokerConfig(bind_address="no such host").resolved()
+
+
 def test_a_log_elsewhere_than_in_the_store_is_refused_with_a_way_out(tmp_path):
     """Goal: a log is not overlooked. Method: another path refused, the same through a link accepted."""
     config = BrokerConfig(store_path_root_dir=str(tmp_path), store_path_commit_log="/elsewhere/commitlog")

@@ -139,6 +139,28 @@ def test_a_broker_that_enforces_tls_registers_with_its_own_name_server(tmp_path)
         assert broker.name_server.routes.route("TBW102") is not None
 
 
+def test_host_names_are_resolved_for_records_and_kept_for_routes(tmp_path):
+    """brokerIP1=localhost: clients are told the name, message ids have the address."""
+    config = config_in(tmp_path, bind_address="localhost", broker_ip1="localhost")
+    with pymq.Broker(config).running() as broker, Wire(broker.config.listen_port) as wire:
+        assert broker.address == f"localhost:{broker.config.listen_port}"
+        sent = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("BenchmarkTest"), b"x")
+        assert sent.fields["msgId"].startswith("7F000001")
+        assert broker.name_server.routes.route("TBW102") is not None
+
+
+def test_an_ipv6_address_is_written_so_that_a_client_can_split_it(tmp_path):
+    """Brackets in the registered address and in the name server's."""
+    config = config_in(tmp_path, bind_address="::1")
+    with pymq.Broker(config).running() as broker:
+        assert broker.address == f"[::1]:{broker.config.listen_port}"
+        assert broker.namesrv_addr == f"[::1]:{broker.name_server.port}"
+        with Wire(broker.config.listen_port, "::1") as wire:
+            sent = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("BenchmarkTest"), b"x")
+            assert sent.code == ResponseCode.SUCCESS
+        assert broker.name_server.routes.route("TBW102") is not None
+
+
 def test_stopping_twice_is_stopping_once(tmp_path):
     """Goal: stop() is idempotent. Method: at the same time and afterwards."""
 
