@@ -22,10 +22,25 @@ import os as _os
 import warnings as _warnings
 from typing import NamedTuple as _NamedTuple
 
+cdef extern from *:
+    """
+    #include <malloc.h>
+    #include <stdint.h>
+    /* Free pages inside malloc's arenas go back to the kernel; elsewhere than with glibc they are not ours to give. */
+    static inline void give_back_free_memory(void) {
+    #ifdef __GLIBC__
+        malloc_trim(0);
+    #endif
+    }
+    """
+    void give_back_free_memory() noexcept nogil
+
 cdef enum:
     CLOSE_POLL_US = 200
     NOGIL_SIZE_MIN = 64 * 1024  # a frame from here on is copied without the GIL
     CODE_COUNTS_MAX = 4096
+    TRIM_BYTES_MIN = 16 * 1024 * 1024  # in and out, before a look at malloc's arenas can pay
+    TRIM_QUIET_BYTES = 1024 * 1024     # fewer since the last call: the burst is over
     PEERS_CACHED_MAX = 65536    # peers remembered as tuples; beyond, the cache begins anew
 
 LANE_CLIENT = <int>PYMQ_LANE_CLIENT
@@ -122,6 +137,8 @@ cdef class Transport:
     cdef bint closing
     cdef object serve
     cdef dict peers
+    cdef int64_t trimmed_at  # bytes in and out when memory was last given back
+    cdef int64_t looked_at   # the same at the last call of trim()
     cdef object __weakref__
 
     def __cinit__(self, config, serve=None):
@@ -362,6 +379,24 @@ cdef class Transport:
             "lane_expired": tuple([stats.lane_expired[lane] for lane in range(PYMQ_LANES)]),
             "lane_taken": tuple([stats.lane_taken[lane] for lane in range(PYMQ_LANES)]),
         }
+
+    def trim(self):
+        """Give memory that a burst of frames has left in malloc's arenas back to the system; whether it was tried.
+
+        To be called now and then. It acts once when a burst is over, and costs some hundred microseconds then.
+        """
+        cdef pymq_transport_stats_s stats
+        cdef int64_t moved, since
+        pymq_transport_stats_read(self.begin(), &stats)
+        moved = stats.bytes_in + stats.bytes_out
+        since = moved - self.looked_at
+        self.looked_at = moved
+        if stats.buffer_bytes != 0 or since > TRIM_QUIET_BYTES or moved - self.trimmed_at < TRIM_BYTES_MIN:
+            return False
+        self.trimmed_at = moved
+        with nogil:
+            give_back_free_memory()
+        return True
 
     def code_counts(self):
         """Per request code: how many were served natively (reason -1) and how many handed over, by reason."""

@@ -117,13 +117,14 @@ class RemotingServer:
             self.closed(connection)
 
     def _tick(self, due: float) -> None:
-        """Look how late the loop is, and come again."""
+        """Look how late the loop is, give back what a burst left of memory, and come again."""
         loop = asyncio.get_running_loop()
         late_ms = round((loop.time() - due) * 1000)
         if late_ms > self.config.loop_late_ms:
             self.loop_late_count += 1
             self.loop_late_ms_max = max(self.loop_late_ms_max, late_ms)
             logger.warning("the control loop is %d ms late; the limit is %d", late_ms, self.config.loop_late_ms)
+        self.transport.trim()
         due = loop.time() + TICK_S
         self._ticker = loop.call_at(due, self._tick, due)
 

@@ -225,6 +225,19 @@ def test_drain_reads_no_more_and_says_when_all_is_answered(transport: Transport,
     assert transport.stats()["frames_in"] == 1
 
 
+def test_trim_acts_once_after_a_burst(transport: Transport, peer: socket.socket) -> None:
+    """Goal: a tick may call it at no cost. Method: before 20 MiB, just after them, when they are over, and again."""
+    assert not transport.trim()
+    (opened,) = take(transport, Lane.EVENT)
+    for _ in range(20):
+        transport.send(opened.connection, bytes(1 << 20))
+        assert len(read(peer, 1 << 20)) == 1 << 20
+    until(lambda: transport.stats()["buffer_bytes"] == 0)
+    assert not transport.trim()
+    assert transport.trim()
+    assert not transport.trim()
+
+
 def test_decode_command_reads_what_the_python_codec_writes() -> None:
     """Goal: the C parser can be asked. Method: a frame with fields and a remark; one it leaves to Python."""
     command = Command(11, fields={"a": "1", "b": "ü"}, body=b"xyz", opaque=-5, remark="r")
