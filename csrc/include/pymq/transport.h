@@ -96,8 +96,9 @@ struct pymq_service {
 
 enum { PYMQ_SERVED = 0, PYMQ_HAND_OVER = 1000 };
 
-/* The reason with which a frame is handed over whose header pymq_command_decode did not accept outright (its code is
- * -1, its lane PYMQ_LANE_ADMIN). Equal to serve.h's PYMQ_REASON_HEADER. */
+/* The reason with which a frame is handed over whose header pymq_command_decode did not accept outright. Its code is
+ * -1; its lane is that of the code it seems to have, PYMQ_LANE_ADMIN when that cannot be told. Equal to serve.h's
+ * PYMQ_REASON_HEADER. */
 #define PYMQ_TRANSPORT_REASON_HEADER 2
 
 /* `service` may be NULL (everything is handed over); it must outlive the transport. */
