@@ -17,6 +17,7 @@ from tests.interop.clients.workers import ClientError, ClientWorker
 JAVA_KINDS = ("java550", "java498")
 KINDS = (*JAVA_KINDS, "go")
 CODECS = ("json", "rocketmq")
+WIRES = (*CODECS, "tls")
 
 # A rebalance that nobody announced is not waited for: 20 s is the clients' default.
 REBALANCE_INTERVAL_MS = 2_000
@@ -47,6 +48,10 @@ class Clients:
         if wanted not in self._shared:
             self._shared[wanted] = self.start(kind, codec, tls=tls)
         return self._shared[wanted]
+
+    def on_wire(self, kind: str, wire: str, cluster: Cluster) -> ClientWorker:
+        """The shared program of this kind that speaks as *wire* says: a codec, or TLS with JSON headers in it."""
+        return self.get(kind, tls=cluster) if wire == "tls" else self.get(kind, wire)
 
     def start(
         self, kind: str, codec: str = "json", *, tls: Cluster | None = None, options: Sequence[str] = ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.interop.clients import raw
-from tests.interop.clients.fleet import KINDS, Clients
+from tests.interop.clients.fleet import KINDS, WIRES, Clients
 from tests.interop.clients.messages import (
     COMPRESS_OVER_BYTES,
     OutMessage,
@@ -26,7 +26,6 @@ from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
 from tests.interop.clients.workers import MODES, Mode
 
-WIRES = {"json": ("json", False), "rocketmq": ("rocketmq", False), "tls": ("json", True)}
 MESSAGES_PER_MODE = 40
 
 # At, just over and far over the size from which clients compress.
@@ -57,13 +56,12 @@ def big_messages(topic: str, prefix: str) -> list[OutMessage]:
     ]
 
 
-@pytest.fixture(scope="session", params=list(WIRES))
+@pytest.fixture(scope="session", params=WIRES)
 def exchange(request: pytest.FixtureRequest, cluster: Cluster, clients: Clients, unique: Names) -> Exchange:
     """Have everybody send to everybody, and wait until everything has arrived."""
-    codec, tls = WIRES[request.param]
     topic = unique(f"exchange-{request.param}")
     raw.create_topic(cluster.broker, cluster.namesrv, topic, QUEUE_COUNT)
-    workers = {kind: clients.get(kind, codec, tls=cluster if tls else None) for kind in KINDS}
+    workers = {kind: clients.on_wire(kind, request.param, cluster) for kind in KINDS}
     names = {kind: unique(f"{kind}-exchange") for kind in KINDS}
     sent: dict[tuple[str, str], tuple[list[OutMessage], list[SendResult]]] = {}
 

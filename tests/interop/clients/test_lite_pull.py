@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.interop.clients.fleet import CODECS, JAVA_KINDS, Clients
+from tests.interop.clients.fleet import JAVA_KINDS, WIRES, Clients
 from tests.interop.clients.messages import Received, identities, numbered
 from tests.interop.clients.names import Names
 from tests.interop.clients.servers import Cluster
@@ -26,13 +26,13 @@ def poll_until(worker: ClientWorker, consumer: str, count: int) -> list[Received
     return received
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", JAVA_KINDS)
 def test_a_lite_pull_consumer_goes_on_from_its_commit(
-    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, wire: str
 ) -> None:
     """Goal: commits decide, not polls. Method: poll and commit, poll without commit, come back: the rest again."""
-    worker = clients.get(kind, codec)
+    worker = clients.on_wire(kind, wire, cluster)
     producer, group = unique("pulled-producer"), unique("pull-group")
     worker.start_producer(producer, cluster.namesrv)
 

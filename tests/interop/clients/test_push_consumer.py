@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.interop.clients import raw
-from tests.interop.clients.fleet import CODECS, JAVA_KINDS, KINDS, Clients
+from tests.interop.clients.fleet import CODECS, JAVA_KINDS, KINDS, WIRES, Clients
 from tests.interop.clients.messages import identities, numbered
 from tests.interop.clients.names import Names
 from tests.interop.clients.servers import Cluster
@@ -32,13 +32,13 @@ def await_committed(broker: str, group: str, topic: str, count: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tag_expression_chooses_messages(
-    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, codec: str
+    cluster: Cluster, clients: Clients, topic: str, unique: Names, kind: str, wire: str
 ) -> None:
     """Goal: filters are the subscriber's. Method: three expressions in three groups; each gets its tags, once."""
-    worker = clients.get(kind, codec)
+    worker = clients.on_wire(kind, wire, cluster)
     first, second, third = TAGS[kind]
     chosen = {f"{first} || {second}": {first, second}, third: {third}, "*": {first, second, third}}
     consumers = {expression: unique("tags") for expression in chosen}

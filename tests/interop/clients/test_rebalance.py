@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.clients.fleet import CODECS, Clients
+from tests.interop.clients.fleet import WIRES, Clients
 from tests.interop.clients.messages import identities, numbered
 from tests.interop.clients.names import QUEUE_COUNT, Names
 from tests.interop.clients.servers import Cluster
@@ -76,7 +76,7 @@ class Group:
         self.worker.retire(self.first, self.producer)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(("first", "second"), [("java550", "java550"), ("java498", "java550"), ("java498", "java498")])
 def test_two_consumers_share_the_queues_until_one_leaves(
     cluster: Cluster,
@@ -85,11 +85,11 @@ def test_two_consumers_share_the_queues_until_one_leaves(
     unique: Names,
     first: str,
     second: str,
-    codec: str,
+    wire: str,
 ) -> None:
     """Goal: joining and leaving are noticed by both. Method: the queues each holds, and which messages each gets."""
-    group = Group(cluster, clients.get(first, codec), topic, unique)
-    joining, worker = unique("second"), clients.get(second, codec)
+    group = Group(cluster, clients.on_wire(first, wire, cluster), topic, unique)
+    joining, worker = unique("second"), clients.on_wire(second, wire, cluster)
     group.check_first_receives(ALL_QUEUES)
 
     worker.start_push(joining, cluster.namesrv, group=group.group, topic=topic)
