@@ -59,8 +59,8 @@ static void serve_request(struct pymq_connection *connection, const struct pymq_
                   &connection->peer, reactor->now_us, command, frame, size, (uint8_t)reason);
 }
 
-/* The code of a frame that could not be decoded, as far as a glance tells; -1 when it does not. Only the lane depends on
- * it: sends that Python must read stay in one lane with those of their connection that must wait for them. */
+/* The code of a frame that could not be decoded, as far as a glance tells; -1 when it does not. Only the lane depends
+ * on it: sends that Python must read stay in one lane with those of their connection that must wait for them. */
 static int32_t glance_at_code(const uint8_t *frame, size_t size) {
     static const char NAME[] = "\"code\":";
     size_t header_size = header_size_of(frame);
