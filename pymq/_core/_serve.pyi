@@ -57,10 +57,8 @@ class Traffic(NamedTuple):
     bytes: int
 
 def unique_key() -> str: ...
-@final
-class Serve:
-    """Native tables, consumer offsets, holds and parked answers over one store."""
 
+class _ServeHandle:
     def __init__(self, config: ServeConfig, store: Store) -> None: ...
     @property
     def config(self) -> ServeConfig: ...
@@ -73,6 +71,8 @@ class Serve:
     def attach(self, transport: Transport) -> None: ...
     def configure(self, config: ServeConfig) -> None: ...
     def close(self) -> None: ...
+
+class _ServeTables(_ServeHandle):
     def publish_topic(
         self,
         name: str,
@@ -113,6 +113,11 @@ class Serve:
     def offset_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
     def offset_remove(self, group: str, topic: str) -> None: ...
     def offsets(self) -> list[tuple[str, str, int, int]]: ...
+
+@final
+class Serve(_ServeTables):
+    """Native tables, consumer offsets, holds and parked answers over one store."""
+
     def put(
         self,
         topic: str,

@@ -157,6 +157,7 @@ def test_holds_of_a_connection_that_hung_up_are_dropped(side):
         Side(side.broker, other, side.group, side.topic).post(0, sysFlag=SUSPEND)
         side.held(1)
     side.held(0)
+    assert side.broker.serve.stats()["holds_ended_other"] >= 1
 
 
 def test_topic_made_again_begins_at_0(side):

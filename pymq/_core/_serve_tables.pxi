@@ -1,0 +1,201 @@
+# What the control loop publishes: topics, groups, subscriptions, consumer offsets.
+
+
+cdef class _ServeTables(_ServeHandle):
+    """Tables and offsets; changing a row waits until no reactor uses the older one."""
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+
+    def publish_topic(self, str name, *, int32_t permission, int32_t read_queues, int32_t write_queues,
+                      int32_t sys_flag=0, bint send_special=False, bint pull_special=False):
+        """Insert or replace a topic."""
+        cdef pymq_topic_row row
+        cdef int status
+        cdef pymq_slice encoded = slice_of(name)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            row.name = encoded.data
+            row.name_size = encoded.size
+            row.permission = permission
+            row.read_queues = read_queues
+            row.write_queues = write_queues
+            row.sys_flag = sys_flag
+            row.flags = (PYMQ_TOPIC_SEND_SPECIAL if send_special else 0) | (
+                PYMQ_TOPIC_PULL_SPECIAL if pull_special else 0)
+            with nogil:
+                status = pymq_serve_publish_topic(serve, &row)
+        finally:
+            self.end()
+        if status != PYMQ_OK:
+            raise error_of(status, f"publishing topic {name!r}")
+
+    def remove_topic(self, str name, bint offsets_too=False):
+        """Take a topic away and end its holds; its offsets too, when asked."""
+        cdef pymq_slice encoded = slice_of(name)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pymq_serve_remove_topic(serve, encoded.data, encoded.size, offsets_too)
+        finally:
+            self.end()
+
+    def publish_group(self, str name, *, bint disabled=False, bint special=False, int32_t sys_flag=0,
+                      int64_t broker_id=0, int64_t broker_id_when_slow=1):
+        """Insert or replace a subscription group."""
+        cdef pymq_group_row row
+        cdef int status
+        cdef pymq_slice encoded = slice_of(name)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            row.name = encoded.data
+            row.name_size = encoded.size
+            row.flags = (PYMQ_GROUP_DISABLED if disabled else 0) | (PYMQ_GROUP_SPECIAL if special else 0)
+            row.sys_flag = sys_flag
+            row.broker_id = broker_id
+            row.broker_id_when_slow = broker_id_when_slow
+            with nogil:
+                status = pymq_serve_publish_group(serve, &row)
+        finally:
+            self.end()
+        if status != PYMQ_OK:
+            raise error_of(status, f"publishing group {name!r}")
+
+    def remove_group(self, str name, bint offsets_too=False):
+        """Take a group away and end its holds; its offsets too, when asked."""
+        cdef pymq_slice encoded = slice_of(name)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pymq_serve_remove_group(serve, encoded.data, encoded.size, offsets_too)
+        finally:
+            self.end()
+
+    def publish_subscription(self, str group, str topic, *, int64_t version, bint all=False, bint special=False,
+                             tag_hashes=()):
+        """Say what a group's clients want of a topic."""
+        cdef pymq_subscription_row row
+        cdef int status
+        cdef uint32_t index = 0
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve
+        if len(tag_hashes) > PYMQ_TAGS_MAX:
+            raise ValueError(f"{len(tag_hashes)} tags; a row holds {PYMQ_TAGS_MAX}: publish it as special")
+        for tag_hash in tag_hashes:
+            row.tag_hashes[index] = tag_hash
+            index += 1
+        serve = self.begin()
+        try:
+            row.group = group_name.data
+            row.group_size = group_name.size
+            row.topic = topic_name.data
+            row.topic_size = topic_name.size
+            row.version = version
+            row.all = all
+            row.special = special
+            row.tag_count = index
+            with nogil:
+                status = pymq_serve_publish_subscription(serve, &row)
+        finally:
+            self.end()
+        if status != PYMQ_OK:
+            raise error_of(status, f"publishing what {group!r} wants of {topic!r}")
+
+    def remove_subscription(self, str group, str topic):
+        """A group's clients want nothing more of a topic."""
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pymq_serve_remove_subscription(serve, group_name.data, group_name.size, topic_name.data,
+                                               topic_name.size)
+        finally:
+            self.end()
+
+    def send_settled(self, uint64_t connection, str topic):
+        """A send that was handed over is in the log or refused: once each; with "" for one whose reason was "header"."""
+        cdef pymq_slice encoded = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            pymq_serve_send_settled(serve, connection, encoded.data, encoded.size)
+        finally:
+            self.end()
+
+    # ---- consumer offsets ----------------------------------------------------------------------------------------
+
+    def offset_query(self, str group, str topic, int32_t queue_id):
+        """The group's offset (a pending reset's, if there is one); None when it never committed."""
+        cdef int64_t offset = 0
+        cdef int status
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                status = pymq_serve_offset_query(serve, group_name.data, group_name.size, topic_name.data,
+                                                 topic_name.size, queue_id, &offset)
+        finally:
+            self.end()
+        return offset if status == PYMQ_OK else None
+
+    def offset_commit(self, str group, str topic, int32_t queue_id, int64_t offset):
+        """Commit any value, also a smaller one; ignored while a reset is pending."""
+        cdef int status
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                status = pymq_serve_offset_commit(serve, group_name.data, group_name.size, topic_name.data,
+                                                  topic_name.size, queue_id, offset)
+        finally:
+            self.end()
+        if status != PYMQ_OK:
+            raise error_of(status, f"the offset of {group!r} in {topic!r} queue {queue_id}")
+
+    def offset_reset(self, str group, str topic, int32_t queue_id, int64_t offset):
+        """Reset; commits are ignored until the group has pulled from *offset*."""
+        cdef int status
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                status = pymq_serve_offset_reset(serve, group_name.data, group_name.size, topic_name.data,
+                                                 topic_name.size, queue_id, offset)
+        finally:
+            self.end()
+        if status != PYMQ_OK:
+            raise error_of(status, f"resetting {group!r} in {topic!r} queue {queue_id} to {offset}")
+
+    def offset_remove(self, str group, str topic):
+        """Forget offsets: of the pair, of all topics of a group (topic empty), of all groups of a topic (group empty)."""
+        cdef pymq_slice group_name = slice_of(group)
+        cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_serve *serve = self.begin()
+        try:
+            with nogil:
+                pymq_serve_offset_remove(serve, group_name.data, group_name.size, topic_name.data, topic_name.size)
+        finally:
+            self.end()
+
+    def offsets(self):
+        """Every offset as (group, topic, queue_id, offset), in no order. Call it where tables are changed."""
+        cdef pymq_offset_entry *entries = NULL
+        cdef size_t room, count, index
+        cdef pymq_serve *serve = self.begin()
+        try:
+            room = pymq_serve_offsets(serve, NULL, 0) + ROWS_ROOM
+            entries = <pymq_offset_entry *>malloc(room * sizeof(pymq_offset_entry))
+            if entries == NULL:
+                raise MemoryError(f"a snapshot of {room} offsets")
+            count = min(pymq_serve_offsets(serve, entries, room), room)
+            return [
+                (text_of(entries[index].group), text_of(entries[index].topic), entries[index].queue_id,
+                 entries[index].offset)
+                for index in range(count)
+            ]
+        finally:
+            free(entries)
+            self.end()
