@@ -162,7 +162,7 @@ enum pymq_record_crc_state pymq_record_crc_state(const uint8_t *source, const st
  * room for another. */
 ssize_t pymq_record_crc_prepare(uint8_t *record, size_t size);
 
-/* Bytes pymq_record_crc_append will add to a prepared record: 20, or 21 when its properties lack their last separator. */
+/* Bytes pymq_record_crc_append adds to a prepared record: 20, or 21 when its properties lack the last separator. */
 uint32_t pymq_record_crc_room(const uint8_t *record, size_t size);
 
 /* Append it to a stamped record, which has that room behind it. Returns the size with it. */

@@ -35,7 +35,7 @@ struct pymq_log_columns {
     int32_t *topic_size;
     int64_t *properties_position;
     int32_t *properties_size;
-    uint8_t *record_crc_state; /* enum pymq_record_crc_state; asking for this computes the CRC of records that carry one */
+    uint8_t *record_crc_state; /* enum pymq_record_crc_state; asking for it computes the CRC of records with one */
 };
 
 enum pymq_walk_end {
