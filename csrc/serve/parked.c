@@ -194,8 +194,8 @@ static void answer_failed(struct pymq_serve_reactor *state, const struct pymq_pa
     struct pymq_refusal refusal;
     uint8_t frame[PYMQ_REFUSED_ROOM];
     pymq_refusal_make(&refusal, state->serve, status);
-    write_frame(state, entry->asker.connection, frame,
-                pymq_answer_refused(&state->serve->config, &entry->asker, &refusal, frame, sizeof frame));
+    size_t size = pymq_answer_refused(&state->serve->config, &entry->asker, &refusal, frame, sizeof frame);
+    write_frame(state, entry->asker.connection, frame, size);
 }
 
 /* Which gate is late. A log that is on disk waits for a replica. */

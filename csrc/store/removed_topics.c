@@ -63,8 +63,10 @@ static int put(struct pymq_removed_topics *removed, struct pymq_slice topic, int
         if (name == NULL)
             return PYMQ_ENOMEM;
         memcpy(name, topic.data, topic.size);
-        memmove(&grown[place + 1], &grown[place], (removed->count - place) * sizeof *grown);
-        grown[place] = (struct pymq_removed_topic){0, topic.size, name};
+        memmove(&removed->topics[place + 1], &removed->topics[place], (removed->count - place) * sizeof *grown);
+        removed->topics[place].offset = 0;
+        removed->topics[place].size = topic.size;
+        removed->topics[place].name = name;
         removed->count++;
     }
     removed->topics[place].offset = pymq_max64(removed->topics[place].offset, offset);
