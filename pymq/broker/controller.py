@@ -32,7 +32,7 @@ from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
 from pymq.broker.traffic import SAMPLE_S, Traffic
 from pymq.clock import Clock, SystemClock
-from pymq.errors import ConfigError, PymqError
+from pymq.errors import ConfigError
 from pymq.namesrv.config import NamesrvConfig
 from pymq.namesrv.server import NameServer
 from pymq.remoting.client import RemotingClient
@@ -266,14 +266,18 @@ class Broker:
         closers, self._closers = self._closers, []
         failures: list[Exception] = []
         for close in reversed(closers):
-            try:
-                result = close()
-                if isinstance(result, Awaitable):
-                    await result
-            except (PymqError, OSError) as error:
-                log.error("stop failed error=%s", error)
-                failures.append(error)
+            # Whatever it is that failed, a bug included, the store behind it must still be flushed and closed.
+            (outcome,) = await asyncio.gather(self._close_one(close), return_exceptions=True)
+            if isinstance(outcome, Exception):
+                log.error("stop failed error=%s", outcome, exc_info=outcome)
+                failures.append(outcome)
         return failures
+
+    @staticmethod
+    async def _close_one(close: Callable[[], Awaitable[object] | object]) -> None:
+        result = close()
+        if isinstance(result, Awaitable):
+            await result
 
     async def __aenter__(self) -> Self:
         """Start."""

@@ -36,6 +36,24 @@ def test_a_broker_runs_on_the_caller_s_own_loop(tmp_path):
     assert asyncio.run(scenario()) == ResponseCode.SUCCESS
 
 
+def test_a_bug_in_one_part_of_the_stop_does_not_keep_the_store_open(tmp_path):
+    """Goal: no `abort` left behind by a programming error. Method: saving offsets raises what nobody expects."""
+
+    async def scenario():
+        broker = pymq.Broker(config_in(tmp_path))
+        await broker.start()
+
+        async def save():
+            raise AttributeError("a bug")
+
+        broker.offsets.save = save
+        with pytest.raises(AttributeError, match="a bug"):
+            await broker.stop()
+
+    asyncio.run(scenario())
+    assert not (tmp_path / "abort").exists()
+
+
 def ask(port):
     """The code of one answer."""
     with Wire(port) as wire:
