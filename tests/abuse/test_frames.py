@@ -80,6 +80,16 @@ def test_a_header_of_sixteen_mebibytes_is_answered(server: EchoServer) -> None:
         assert (answer.code, answer.opaque) == (0, 5)
 
 
+def test_a_header_of_very_many_fields_does_not_hold_up_the_control_loop(server: EchoServer) -> None:
+    """Goal: no header costs seconds. Method: more fields than C reads, below and far above what Python is given."""
+    fields = b",".join(b'"f%d":"v"' % number for number in range(100_000))
+    small = fields[: 200 * 1024].rpartition(b",")[0]
+    answer = exchange(server, frame(0, 0, header=header_with(b'",' + small + b',"z":"')))
+    assert answer is not None
+    assert (answer.code, answer.opaque) == (0, 5)
+    assert exchange(server, frame(0, 0, header=header_with(b'",' + fields + b',"z":"'))) is None
+
+
 @pytest.mark.parametrize(
     "field", [b"\xff\xfe", b"\xc0\x80", b"\xed\xa0\x80", b"abc\xe4\xb8", b"\\ud83d", b"\\u0000"], ids=repr
 )
