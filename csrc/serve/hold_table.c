@@ -237,6 +237,29 @@ struct pymq_hold *pymq_hold_take(struct pymq_hold_table *table, bool (*wanted)(c
     return taken;
 }
 
+struct pymq_hold *pymq_hold_detach(struct pymq_hold_table *table, const struct pymq_subscription *subscription) {
+    struct pymq_hold *failed = NULL;
+    for (size_t slot = 0; slot < PYMQ_HOLD_WHEEL; slot++) {
+        for (struct pymq_hold *hold = table->wheel[slot], *next; hold != NULL; hold = next) {
+            next = hold->next_of_slot;
+            if (hold->subscription != subscription)
+                continue;
+            size_t size = subscription->tag_count * sizeof *hold->filter.hashes;
+            int32_t *hashes = subscription->all ? NULL : malloc(size + 1);
+            hold->subscription = NULL;
+            if (hashes != NULL) {
+                memcpy(hashes, subscription->tag_hashes, size);
+                hold->filter = (struct pymq_filter){false, subscription->tag_count, hashes};
+            } else if (!subscription->all) {
+                pymq_hold_remove(table, hold);
+                hold->next_of_queue = failed;
+                failed = hold;
+            }
+        }
+    }
+    return failed;
+}
+
 struct pymq_hold *pymq_hold_take_connection(struct pymq_hold_table *table, pymq_connection_id connection) {
     struct pymq_hold *taken = NULL;
     for (struct pymq_hold *hold = *connection_bucket(table, connection), *next; hold != NULL; hold = next) {

@@ -17,6 +17,8 @@ static bool is_wanted_below(struct pymq_serve_reactor *state, struct pymq_hold *
                             int64_t end) {
     if (pymq_queue_is_removed(queue))
         return true; /* another one may have taken its place */
+    if (hold->waits)
+        return false;
     if (end <= hold->scanned)
         return end < hold->offset; /* cannot be; but let the pull find out */
     if (end - hold->scanned > SCAN_MAX)
@@ -27,7 +29,8 @@ static bool is_wanted_below(struct pymq_serve_reactor *state, struct pymq_hold *
 }
 
 static void run_again(struct pymq_serve_reactor *state, const struct pymq_hold *hold) {
-    struct pymq_pull_run run = {.may_suspend = false, .scanned = hold->scanned};
+    struct pymq_pull_run run = {.may_suspend = hold->waits, .waited = hold->waits,
+                                .scanned = hold->waits ? -1 : hold->scanned};
     if (hold->native)
         pymq_pull_rerun(state, hold->connection, hold->frame, hold->frame_size, &run);
     else

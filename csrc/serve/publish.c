@@ -75,14 +75,23 @@ void pymq_serve_remove_group(struct pymq_serve *serve, const uint8_t *name, uint
     pymq_tables_end(&serve->tables);
 }
 
+/* Whether `row` asks for other messages than `known`, not only with a newer version. */
+static bool is_other_filter(const struct pymq_subscription *known, const struct pymq_subscription_row *row) {
+    return known == NULL || known->all != row->all || known->special != row->special ||
+           known->tag_count != row->tag_count ||
+           memcmp(known->tag_hashes, row->tag_hashes, row->tag_count * sizeof row->tag_hashes[0]) != 0;
+}
+
 int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_subscription_row *row) {
     pymq_tables_begin(&serve->tables);
-    struct pymq_subscription *subscription;
+    struct pymq_subscription *subscription =
+        pymq_subscription_find(&serve->tables, row->topic, row->topic_size, row->group, row->group_size);
+    bool filter_changed = row->tag_count > PYMQ_TAGS_MAX || is_other_filter(subscription, row);
     int status = pymq_subscription_publish(&serve->tables, row, &subscription);
     if (status == PYMQ_OK)
         make_offsets(&serve->tables, pymq_topic_find(&serve->tables, row->topic, row->topic_size), subscription);
     if (status == PYMQ_OK)
-        pymq_pull_subscription_changed(serve, subscription);
+        pymq_pull_subscription_changed(serve, subscription, filter_changed);
     pymq_tables_end(&serve->tables);
     return status;
 }

@@ -21,6 +21,7 @@
 
 enum pymq_response_code { /* of PullMessageProcessor */
     PYMQ_RESPONSE_SUCCESS = 0,
+    PYMQ_RESPONSE_SYSTEM_ERROR = 1,
     PYMQ_RESPONSE_PULL_NOT_FOUND = 19,
     PYMQ_RESPONSE_PULL_RETRY_IMMEDIATELY = 20,
     PYMQ_RESPONSE_PULL_OFFSET_MOVED = 21,
@@ -81,6 +82,7 @@ int pymq_pull_expression(const struct pymq_pull_fields *fields, struct pymq_filt
 /* How a pull is run: anew, from a hold, or back from the disk. */
 struct pymq_pull_run {
     bool may_suspend; /* and may commit: what a pull does in its first pass only */
+    bool waited;      /* for the heartbeat that announces its subscription */
     int32_t cold_rounds;
     int64_t scanned;  /* a hold has seen that nothing below is wanted; -1 */
 };
@@ -116,6 +118,7 @@ struct pymq_hold {
     int64_t scanned;               /* nothing in [offset, scanned) is wanted */
     int64_t due_ms;
     bool native;                   /* run again natively; otherwise handed over */
+    bool waits;                    /* for its group's subscription, not for a message; then it runs as if just come */
     uint32_t frame_size;
     uint8_t *frame;                /* inline_frame, or memory of its own */
     uint8_t inline_frame[PYMQ_HOLD_FRAME_INLINE];
@@ -158,6 +161,9 @@ struct pymq_hold *pymq_hold_take_due(struct pymq_hold_table *table, int64_t now_
 /* Remove all that `wanted` names, as such a list. */
 struct pymq_hold *pymq_hold_take(struct pymq_hold_table *table, bool (*wanted)(const struct pymq_hold *, const void *),
                                  const void *context);
+/* Let those with the filter of `subscription`, which is about to go, go on with a copy of it. Returns those for which
+ * there is no memory, removed, as such a list. */
+struct pymq_hold *pymq_hold_detach(struct pymq_hold_table *table, const struct pymq_subscription *subscription);
 struct pymq_hold *pymq_hold_take_connection(struct pymq_hold_table *table, pymq_connection_id connection);
 /* When the first is due at the earliest, INT64_MAX when there is none. */
 int64_t pymq_hold_next_due(const struct pymq_hold_table *table);

@@ -5,6 +5,9 @@
 #define PERMISSION_READ 4
 #define SUSPEND_MS_MAX (24LL * 3600 * 1000) /* a hold's longest life, whatever the request says */
 #define MASTER_ID 0
+/* A Java client bumps its subscription's version at every rebalance and may pull with it a moment before the heartbeat
+ * that announces it. Refused, it would leave the queue alone for 3 s. */
+#define SUBSCRIPTION_WAIT_MS 200
 
 /* One pull on its way through this file. */
 struct pull {
@@ -208,6 +211,12 @@ static bool answer_reset(const struct pull *pull) {
     return true;
 }
 
+/* After these a client pulls again without a pause. When the broker stops it would do so on a connection that is about
+ * to close, and wait for its time-out (30 s in 4.9); after an error it waits 3 s and comes back on a new one. */
+static bool is_asked_again_at_once(const struct answer *answer) {
+    return answer->code == PYMQ_RESPONSE_PULL_NOT_FOUND || answer->code == PYMQ_RESPONSE_PULL_RETRY_IMMEDIATELY;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------------------------ */
 
 static int suspend(const struct pull *pull, const struct answer *answer, const uint8_t *frame, size_t frame_size) {
@@ -238,6 +247,22 @@ static int suspend(const struct pull *pull, const struct answer *answer, const u
     return send_empty(pull, &full);
 }
 
+/* Whether the pull is kept until its group's subscription is published, or some time has passed. */
+static bool wait_for_subscription(const struct pull *pull, const uint8_t *frame, size_t frame_size) {
+    struct pymq_serve_reactor *state = pull->state;
+    struct pymq_filter none = {.all = true};
+    struct pymq_hold *hold = pymq_hold_new(&state->pull->table, frame, frame_size, &none);
+    if (hold == NULL)
+        return false;
+    hold->connection = pymq_connection_name(pull->connection);
+    hold->topic_key = pymq_name_hash(pull->topic->name, pull->topic->name_size);
+    hold->group_key = pymq_name_hash(pull->group->name, pull->group->name_size);
+    hold->offset = hold->scanned = pull->fields.offset;
+    hold->due_ms = pymq_reactor_now_ms(state->reactor) + SUBSCRIPTION_WAIT_MS;
+    hold->native = hold->waits = true;
+    return pymq_holds_add(state, hold, pull->queue) == PYMQ_OK;
+}
+
 int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                   const struct pymq_command *command, const uint8_t *frame, size_t frame_size,
                   const struct pymq_pull_run *run) {
@@ -247,6 +272,9 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
     pull.command = command;
     pull.run = run;
     int verdict = check(&pull);
+    if (verdict == PYMQ_HAND_OVER + PYMQ_REASON_SUBSCRIPTION && run->may_suspend && !run->waited &&
+        wait_for_subscription(&pull, frame, frame_size))
+        return PYMQ_SERVED;
     if (verdict != PYMQ_SERVED)
         return verdict;
     if (answer_reset(&pull))
@@ -280,6 +308,11 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
                             get.min_offset, get.max_offset, get.suggest_slave};
     if (get.status == PYMQ_GET_FOUND)
         return send_messages(&pull, &answer, &get, spans);
+    if (is_asked_again_at_once(&answer) && atomic_load_explicit(&state->serve->pull->stopping, memory_order_acquire)) {
+        answer.code = PYMQ_RESPONSE_SYSTEM_ERROR;
+        answer.remark = "the broker is stopping";
+        return send_empty(&pull, &answer);
+    }
     if (answer.code == PYMQ_RESPONSE_PULL_NOT_FOUND && run->may_suspend &&
         (pull.fields.sys_flag & PYMQ_PULL_SUSPEND) != 0)
         return suspend(&pull, &answer, frame, frame_size);
@@ -302,5 +335,7 @@ void pymq_pull_rerun(struct pymq_serve_reactor *state, pymq_connection_id connec
         verdict = pymq_pull_run(state, connection, &command, frame, frame_size, run);
     if (verdict != PYMQ_SERVED)
         pymq_transport_hand_over(state->serve->transport, connection_id, frame, frame_size,
-                                 run->may_suspend ? PYMQ_REASON_STORE : PYMQ_REASON_HOLD_ENDED);
+                                 !run->may_suspend           ? PYMQ_REASON_HOLD_ENDED
+                                 : verdict == PYMQ_HAND_OVER ? PYMQ_REASON_STORE
+                                                             : (uint8_t)(verdict - PYMQ_HAND_OVER));
 }

@@ -191,6 +191,7 @@ struct ending {
     uint64_t topic_key, group_key;
     const struct pymq_subscription *subscription;
     struct pymq_queue *queue;
+    bool waiting; /* only those that wait for a subscription */
 };
 
 static bool is_ending(const struct pymq_hold *hold, const void *context) {
@@ -198,7 +199,7 @@ static bool is_ending(const struct pymq_hold *hold, const void *context) {
     return (ending->topic_key == 0 || hold->topic_key == ending->topic_key) &&
            (ending->group_key == 0 || hold->group_key == ending->group_key) &&
            (ending->subscription == NULL || hold->subscription == ending->subscription) &&
-           (ending->queue == NULL || hold->held_queue->queue == ending->queue);
+           (ending->queue == NULL || hold->held_queue->queue == ending->queue) && (!ending->waiting || hold->waits);
 }
 
 /* Those on their way to a reactor will be due when they get there. */
@@ -208,13 +209,30 @@ static size_t end_requests(struct pymq_pull_reactor *pull, const struct ending *
     for (struct pymq_hold_request *request = pull->hold_requests; request != NULL; request = request->next) {
         bool wanted = (ending->topic_key == 0 || request->topic_key == ending->topic_key) &&
                       (ending->group_key == 0 || request->group_key == ending->group_key) &&
-                      (ending->queue == NULL || request->queue == ending->queue) && ending->subscription == NULL;
+                      (ending->queue == NULL || request->queue == ending->queue) && ending->subscription == NULL &&
+                      !ending->waiting;
         if (wanted && request->timeout_ms > 0) {
             request->timeout_ms = 0;
             count++;
         }
     }
     pthread_mutex_unlock(&pull->inbox_lock);
+    return count;
+}
+
+/* Give holds that have left the table to their reactor, to be answered in its next turn. */
+static size_t end_list(struct pymq_pull_reactor *pull, struct pymq_hold *list) {
+    size_t count = 0;
+    while (list != NULL) {
+        struct pymq_hold *hold = list;
+        list = hold->next_of_queue;
+        hold->subscription = NULL; /* may be freed before the reactor comes to it */
+        hold->next_of_queue = pull->ended;
+        pull->ended = hold;
+        count++;
+    }
+    if (count > 0)
+        pymq_pull_wake(pull);
     return count;
 }
 
@@ -225,18 +243,8 @@ static size_t end_matching(struct pymq_serve *serve, const struct ending *ending
         if (pull == NULL)
             continue;
         count += end_requests(pull, ending);
-        struct pymq_hold *list = pull->table.count > 0 ? pymq_hold_take(&pull->table, is_ending, ending) : NULL;
-        if (list == NULL)
-            continue;
-        while (list != NULL) {
-            struct pymq_hold *hold = list;
-            list = hold->next_of_queue;
-            hold->subscription = NULL; /* may be freed before the reactor comes to it */
-            hold->next_of_queue = pull->ended;
-            pull->ended = hold;
-            count++;
-        }
-        pymq_pull_wake(pull);
+        if (pull->table.count > 0)
+            count += end_list(pull, pymq_hold_take(&pull->table, is_ending, ending));
     }
     return count;
 }
@@ -257,12 +265,25 @@ void pymq_pull_group_changed(struct pymq_serve *serve, struct pymq_group *group)
     pymq_pull_group_removed(serve, group);
 }
 
+/* The last member of a group has said good-bye. As in Apache its pulls stay held: they end with its connection, and
+ * answered now with an error they would keep it from closing. */
 void pymq_pull_subscription_removed(struct pymq_serve *serve, struct pymq_subscription *subscription) {
-    end_matching(serve, &(struct ending){.subscription = subscription});
+    for (unsigned i = 0; i < PYMQ_REACTORS_MAX; i++) {
+        struct pymq_pull_reactor *pull = serve->reactors[i].pull;
+        if (pull != NULL && pull->table.count > 0)
+            end_list(pull, pymq_hold_detach(&pull->table, subscription));
+    }
 }
 
-void pymq_pull_subscription_changed(struct pymq_serve *serve, struct pymq_subscription *subscription) {
-    pymq_pull_subscription_removed(serve, subscription); /* what it has scanned in vain it may want now */
+void pymq_pull_subscription_changed(struct pymq_serve *serve, struct pymq_subscription *subscription,
+                                    bool filter_changed) {
+    struct ending ending = {.topic_key = pymq_name_hash(subscription->names, subscription->topic_size),
+                            .group_key = pymq_name_hash(subscription->names + subscription->topic_size,
+                                                        subscription->group_size),
+                            .waiting = true};
+    end_matching(serve, &ending);
+    if (filter_changed) /* what a hold has scanned in vain it may want now */
+        end_matching(serve, &(struct ending){.subscription = subscription});
 }
 
 void pymq_pull_configured(struct pymq_serve *serve, const struct pymq_serve_config *before) {

@@ -79,7 +79,9 @@ void pymq_pull_subscription_removed(struct pymq_serve *serve, struct pymq_subscr
 /* Under exclusion, after a row or the settings changed in a way that may decide held pulls otherwise. */
 void pymq_pull_topic_changed(struct pymq_serve *serve, struct pymq_topic *topic);
 void pymq_pull_group_changed(struct pymq_serve *serve, struct pymq_group *group);
-void pymq_pull_subscription_changed(struct pymq_serve *serve, struct pymq_subscription *subscription);
+/* Published, perhaps for the first time; `filter_changed`: asks for other messages than before. */
+void pymq_pull_subscription_changed(struct pymq_serve *serve, struct pymq_subscription *subscription,
+                                    bool filter_changed);
 void pymq_pull_configured(struct pymq_serve *serve, const struct pymq_serve_config *before);
 void pymq_pull_offset_reset(struct pymq_serve *serve, struct pymq_offset_row *row, int32_t queue_id);
 /* The hold count, and whatever else only the pull half knows; counters of reactors are added by the caller. */

@@ -228,6 +228,11 @@ class Broker:
         bind = self.config.bind_address
         self.registration.use(join_host(LOOPBACK if bind == ANY_ADDRESS else bind, self.name_server.port))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the end has begun: what is still asked is answered, nothing is kept waiting."""
+        return self._stopping is not None
+
     async def stop(self) -> None:
         """Answer what has been asked, flush, save, close. Idempotent; later callers wait for the first."""
         if self._stopping is not None:

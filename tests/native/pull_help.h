@@ -53,16 +53,20 @@ static inline int pull(struct pymq_connection *connection, const struct pull_wis
     return offer(connection, pull_request(&text_of, wish));
 }
 
-static inline void subscribe(const char *topic, const char *group, const char *tag) {
+static inline void subscribe_at(int64_t version, const char *topic, const char *group, const char *tag) {
     struct pymq_subscription_row row = {.group = (const uint8_t *)group,
                                         .topic = (const uint8_t *)topic,
                                         .group_size = (uint32_t)strlen(group),
                                         .topic_size = (uint32_t)strlen(topic),
-                                        .version = 7,
+                                        .version = version,
                                         .all = tag == NULL};
     if (tag != NULL)
         row.tag_hashes[row.tag_count++] = pymq_java_hash(0, (const uint8_t *)tag, strlen(tag));
     CHECK_EQ(pymq_serve_publish_subscription(served.serve, &row), PYMQ_OK);
+}
+
+static inline void subscribe(const char *topic, const char *group, const char *tag) {
+    subscribe_at(7, topic, group, tag);
 }
 
 /* Topic T with 4 queues, group G that wants everything or one tag. */

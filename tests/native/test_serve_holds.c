@@ -205,11 +205,6 @@ static void test_whatever_may_decide_a_hold_otherwise_ends_it(void) {
     CHECK_EQ(fake.handed_over, ++handed);
     publish_group("G");
     CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
-    pymq_serve_remove_subscription(served.serve, (const uint8_t *)"G", 1, (const uint8_t *)"T", 1);
-    ring();
-    CHECK_EQ(fake.handed_over, ++handed);
-    subscribe("T", "G", NULL);
-    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
     config.broker_permission = 2;
     pymq_serve_configure(served.serve, &config);
     ring();
@@ -235,6 +230,74 @@ static void test_whatever_may_decide_a_hold_otherwise_ends_it(void) {
     CHECK_EQ(fake.handed_over, ++handed);
     CHECK(is_silent(connection));
     CHECK_EQ(holds(), 0);
+    serve_end();
+}
+
+static void test_hold_outlives_its_subscription_and_keeps_its_filter(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("hold-outlives", &config, "red");
+    struct pymq_connection *connection = fake_connect(0);
+    size_t handed = fake.handed_over;
+    CHECK_EQ(pull(connection, &HELD), PYMQ_SERVED);
+    pymq_serve_remove_subscription(served.serve, (const uint8_t *)"G", 1, (const uint8_t *)"T", 1);
+    CHECK_EQ(holds(), 1);
+    put_message(0, 0, "blue");
+    ring();
+    CHECK_EQ(holds(), 1);
+    CHECK_EQ(fake.handed_over, handed);
+    put_message(0, 1, "red");
+    ring();
+    CHECK_EQ(holds(), 0);
+    CHECK_EQ(fake.handed_over, handed + 1); /* a group without members: the control loop says so */
+    CHECK(is_silent(connection));
+    serve_end();
+}
+
+static void test_newer_version_alone_does_not_end_a_hold(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("hold-version", &config, "red");
+    struct pymq_connection *connection = fake_connect(0);
+    CHECK_EQ(pull(connection, &HELD), PYMQ_SERVED);
+    subscribe_at(8, "T", "G", "red");
+    CHECK_EQ(holds(), 1);
+    CHECK(is_silent(connection));
+    put_message(0, 0, "red");
+    ring();
+    expect_found(connection, 1, 0, 1, "1");
+    serve_end();
+}
+
+static void test_pull_ahead_of_its_heartbeat_waits_for_it(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("hold-heartbeat", &config, NULL);
+    struct pymq_connection *connection = fake_connect(0);
+    size_t handed = fake.handed_over;
+    put_message(0, 0, NULL);
+    dispatched();
+    struct pull_wish wish = HELD;
+    wish.version = 8; /* the broker knows 7 */
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    CHECK(is_silent(connection));
+    subscribe_at(8, "T", "G", NULL);
+    ring();
+    expect_found(connection, 1, 0, 1, "1");
+    wish.offset = 1; /* and it may be held as if it had come now */
+    wish.version = 9;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    subscribe_at(9, "T", "G", NULL);
+    ring();
+    CHECK_EQ(holds(), 1);
+    CHECK(is_silent(connection));
+    CHECK_EQ(pymq_serve_end_holds(served.serve, NULL, 0, NULL, 0), 1);
+    ring();
+    expect(connection, 1, 19, "OFFSET_OVERFLOW_ONE", "1", "0", "1");
+    wish.version = 10; /* a heartbeat that does not come: the control loop words the error */
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    CHECK_EQ(fake.handed_over, handed);
+    run_until(fake.reactor.now_ms + 1000);
+    CHECK_EQ(fake.handed_over, handed + 1);
+    CHECK_EQ(holds(), 0);
+    CHECK(is_silent(connection));
     serve_end();
 }
 
@@ -316,10 +379,10 @@ static void test_nothing_is_held_once_the_broker_stops(void) {
     CHECK_EQ(pymq_serve_hold(served.serve, connection->name, frame, sizeof frame, &get, NULL, 0, 500), PYMQ_OK);
     CHECK_EQ(pymq_serve_stop_holds(served.serve), 2);
     ring();
-    expect(connection, 1, 19, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    expect(connection, 1, 1, "the broker is stopping", "0", "0", "0");
     CHECK_EQ(fake.handed_over, 1);
     CHECK_EQ(pull(connection, &HELD), PYMQ_SERVED);
-    expect(connection, 1, 19, "NO_MESSAGE_IN_QUEUE", "0", "0", "0");
+    expect(connection, 1, 1, "the broker is stopping", "0", "0", "0");
     CHECK_EQ(pymq_serve_hold(served.serve, connection->name, frame, sizeof frame, &get, NULL, 0, 500), PYMQ_ECLOSED);
     CHECK_EQ(holds(), 0);
     serve_end();
@@ -411,6 +474,9 @@ int main(void) {
     RUN(test_time_is_up_neither_early_nor_much_late);
     RUN(test_commit_rides_on_the_first_pass_only);
     RUN(test_whatever_may_decide_a_hold_otherwise_ends_it);
+    RUN(test_hold_outlives_its_subscription_and_keeps_its_filter);
+    RUN(test_newer_version_alone_does_not_end_a_hold);
+    RUN(test_pull_ahead_of_its_heartbeat_waits_for_it);
     RUN(test_holds_of_a_closed_connection_are_dropped_and_only_those);
     RUN(test_one_pull_too_many_is_told_so);
     RUN(test_short_polling_looks_by_the_clock_only);

@@ -280,17 +280,10 @@ static void test_whatever_needs_words_is_handed_over_with_its_reason(void) {
     wish.group = "unknown";
     CHECK_EQ(reason(pull(connection, &wish)), PYMQ_REASON_GROUP_UNKNOWN);
     wish = PLAIN;
-    wish.version = 8;
-    CHECK_EQ(reason(pull(connection, &wish)), PYMQ_REASON_SUBSCRIPTION);
-    wish = PLAIN;
     wish.queue_id = 4;
     CHECK_EQ(reason(pull(connection, &wish)), PYMQ_REASON_FIELD);
     wish.queue_id = -1;
     CHECK_EQ(reason(pull(connection, &wish)), PYMQ_REASON_FIELD);
-    publish_group("H");
-    wish = PLAIN;
-    wish.group = "H";
-    CHECK_EQ(reason(pull(connection, &wish)), PYMQ_REASON_SUBSCRIPTION);
     struct pull_text text_of;
     pull_request(&text_of, &PLAIN);
     text_of.request.fields[8][1] = "12x"; /* queueOffset */

@@ -45,6 +45,9 @@ SUSPEND_MS_MAX = 24 * 3600 * 1000
 TAGS_MAX = 64  # filtered natively
 OFFSET_RESET = "OFFSET_RESET"
 TOO_MANY_HELD = "too many pulls are held"
+STOPPING = "the broker is stopping"
+# After these a client pulls again without a pause; at a stop that would be on a connection about to close.
+ASKED_AGAIN_AT_ONCE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 JSON_ORDER = ("suggestWhichBrokerId", "groupSysFlag", "nextBeginOffset", "maxOffset", "minOffset", "topicSysFlag")
 BINARY_ORDER = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag")
 
@@ -114,9 +117,12 @@ class PullProcessor:
             held = self._hold(pull, hashes)
             if held:
                 return None
-            if held is not None:  # otherwise the broker stops, and nobody is kept waiting
+            if held is not None:  # otherwise the broker stops
                 outcome = dataclasses.replace(outcome, code=ResponseCode.POLLING_FULL, remark=TOO_MANY_HELD)
-        return self._answer(request.command, outcome, group, topic)
+        answer = self._answer(request.command, outcome, group, topic)
+        if outcome.code in ASKED_AGAIN_AT_ONCE and self._broker.is_stopping:
+            answer.code, answer.remark = ResponseCode.SYSTEM_ERROR, STOPPING
+        return answer
 
     def _reset(self, pull: Pull) -> Outcome | None:
         """Where to begin instead, while a reset has not been followed."""
