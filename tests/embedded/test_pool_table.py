@@ -79,8 +79,7 @@ def test_an_exhausted_pool_names_itself_its_size_and_the_wait(open_store):
         for _ in range(10):
             mq.send_many("t", [b"x" * 1000] * 40)
     assert (caught.value.pool_size, caught.value.waited_ms, caught.value.status) == (2, 0, "PYMQ_EPOOL")
-    assert mq.stats().pool_free == 0
-    stored = mq.watermarks().written
+    stored = mq.watermarks().written  # buffers may be coming back already: the refused send has rung the committer
     mq.flush()
     assert mq.watermarks().committed >= stored
     assert mq.send("t", b"after").physical_offset >= stored, "a commit frees buffers"
