@@ -40,6 +40,9 @@ def arguments() -> argparse.Namespace:
         "--scratch", type=Path, help="where stores are written and deleted again (the temporary directory)"
     )
     parser.add_argument("--json", type=Path, help="write every number here")
+    parser.add_argument(
+        "--warm-memory", action="store_true", help="touch free memory first, so that no side pays for fresh pages"
+    )
     options = parser.parse_args()
     unknown = set(options.stages.split(",")) - set(STAGES) | set(options.sides.split(",")) - {"apache", "pymq"}
     if unknown:
