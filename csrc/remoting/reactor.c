@@ -54,6 +54,9 @@ static void turn_end(struct pymq_reactor *reactor) {
         pymq_output_write_all(reactor);
         pymq_connection_end_doomed(reactor);
     } while (reactor->dirty_first != NULL);
+    if (reactor->written_due && reactor->transport->service->written != NULL)
+        reactor->transport->service->written(reactor->transport->service->context, reactor);
+    reactor->written_due = false;
     count(&reactor->counters.turns, 1);
     pthread_mutex_unlock(&reactor->turn_lock);
 }
@@ -116,6 +119,7 @@ static void inputs_serve(struct pymq_reactor *reactor) {
     const struct pymq_service *service = reactor->transport->service;
     if (reactor->settle_due && service->settle != NULL)
         service->settle(service->context, reactor);
+    reactor->written_due = reactor->written_due || reactor->settle_due;
     reactor->settle_due = false;
 }
 

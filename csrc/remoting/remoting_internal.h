@@ -135,7 +135,7 @@ struct pymq_reactor {
     pthread_mutex_t turn_lock;
     int64_t now_ms, now_us, wall_ms;
     int64_t service_due_ms, idle_due_ms, pinned_due_ms, lane_due_ms, accept_due_ms;
-    bool settle_due, draining;
+    bool settle_due, written_due, draining;
 
     struct pymq_connection *ready_first, *ready_last;
     struct pymq_connection *dirty_first;

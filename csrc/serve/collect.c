@@ -7,6 +7,10 @@
 #include "answer_template.h"
 #include "parked.h"
 
+/* Nobody waits inside a turn: every connection of this reactor would, and whoever publishes. Dispatch is woken when the
+ * answers have been written (on_written). */
+#define APPEND_FLAGS (PYMQ_APPEND_NO_WAIT | PYMQ_APPEND_QUIET)
+
 void pymq_collect_destroy(struct pymq_collect *collect) { free(collect->arena); }
 
 /* Another arena in place of an empty one, or the first. */
@@ -170,13 +174,12 @@ static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *rec
     size_t item_count = is_batch ? first->item_count : to - from;
     struct pymq_append_result result;
     int64_t begin_us = monotonic_us();
-    /* Nobody waits inside a turn: every connection of this reactor would, and whoever publishes. */
     int status = pymq_store_append(store, &collect->items[first->first_item], item_count,
-                                   PYMQ_APPEND_NO_WAIT | (is_batch ? PYMQ_APPEND_TOGETHER : 0), &result);
+                                   APPEND_FLAGS | (is_batch ? PYMQ_APPEND_TOGETHER : 0), &result);
     /* The store looks at all records before it takes the first, so one it refuses can keep out the others. */
     if (status != PYMQ_OK && concerns_record(status) && result.appended == 0 && to - from > 1) {
         to = from + 1;
-        status = pymq_store_append(store, &collect->items[first->first_item], 1, PYMQ_APPEND_NO_WAIT, &result);
+        status = pymq_store_append(store, &collect->items[first->first_item], 1, APPEND_FLAGS, &result);
     }
     uint32_t appended_to = is_batch ? from + (result.appended == item_count) : from + (uint32_t)result.appended;
     if (appended_to > from) {

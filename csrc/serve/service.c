@@ -100,6 +100,12 @@ static void on_unreadable(void *context, struct pymq_reactor *reactor, struct py
                          pymq_reactor_now_ms(reactor) + UNREADABLE_WAIT_MS);
 }
 
+/* Now that the senders have their answers, let dispatch see what they sent. */
+static void on_written(void *context, struct pymq_reactor *reactor) {
+    (void)reactor;
+    pymq_store_ring(((struct pymq_serve *)context)->store);
+}
+
 static void on_settle(void *context, struct pymq_reactor *reactor) {
     struct pymq_serve_reactor *state = pymq_serve_reactor(context, reactor);
     pymq_collect_settle(state);
@@ -234,6 +240,7 @@ int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *s
         .context = serve,
         .request = on_request,
         .settle = on_settle,
+        .written = on_written,
         .event = on_event,
         .timer = on_timer,
         .closed = on_closed,

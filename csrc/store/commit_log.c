@@ -267,7 +267,7 @@ int pymq_commit_log_append(struct pymq_commit_log *log, struct pymq_append_item 
     pymq_append_lock_release(&log->lock);
 
     /* After the lock: whoever publishes a higher position has seen our bytes through that lock. */
-    pymq_marks_written(log->marks, position);
+    pymq_marks_written(log->marks, position, (flags & PYMQ_APPEND_QUIET) != 0);
     pymq_allocator_advance(log->allocator, position);
     return status;
 }

@@ -356,6 +356,8 @@ static int append_pooled(struct pymq_store *store, struct pymq_append_item *item
     }
 }
 
+void pymq_store_ring(struct pymq_store *store) { pymq_gate_ring(&store->marks.visible_moved); }
+
 int pymq_store_append(struct pymq_store *store, struct pymq_append_item *items, size_t count, unsigned flags,
                       struct pymq_append_result *result) {
     memset(result, 0, sizeof *result);

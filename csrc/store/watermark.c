@@ -47,23 +47,28 @@ static bool replica_applies(struct pymq_marks *marks) {
     return marks->replica_gate && atomic_load_explicit(&marks->replica_in_sync, memory_order_acquire);
 }
 
-static void update_visible(struct pymq_marks *marks) {
+/* Returns whether it moved. */
+static bool raise_visible(struct pymq_marks *marks) {
     int64_t visible = atomic_load_explicit(marks->pooled ? &marks->committed : &marks->written, memory_order_acquire);
     if (marks->sync_flush)
         visible = pymq_min64(visible, atomic_load_explicit(&marks->flushed, memory_order_acquire));
     if (replica_applies(marks))
         visible = pymq_min64(visible, atomic_load_explicit(&marks->replica, memory_order_acquire));
-    if (raise_to(&marks->visible, visible))
+    return raise_to(&marks->visible, visible);
+}
+
+static void update_visible(struct pymq_marks *marks) {
+    if (raise_visible(marks))
         pymq_gate_ring(&marks->visible_moved);
 }
 
-void pymq_marks_written(struct pymq_marks *marks, int64_t offset) {
+void pymq_marks_written(struct pymq_marks *marks, int64_t offset, bool quiet) {
     if (!raise_to(&marks->written, offset))
         return;
     if (!marks->pooled)
         raise_to(&marks->committed, offset);
-    if (!marks->sync_flush)
-        update_visible(marks);
+    if (!marks->sync_flush && raise_visible(marks) && !quiet)
+        pymq_gate_ring(&marks->visible_moved);
 }
 
 void pymq_marks_committed(struct pymq_marks *marks, int64_t offset) {

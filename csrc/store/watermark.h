@@ -53,7 +53,7 @@ void pymq_marks_destroy(struct pymq_marks *marks);
 void pymq_marks_reset(struct pymq_marks *marks, int64_t offset);
 
 /* Raise one watermark, recompute visible, wake whoever may go on. Lower values are ignored. */
-void pymq_marks_written(struct pymq_marks *marks, int64_t offset);
+void pymq_marks_written(struct pymq_marks *marks, int64_t offset, bool quiet);
 void pymq_marks_committed(struct pymq_marks *marks, int64_t offset);
 void pymq_marks_flushed(struct pymq_marks *marks, int64_t offset);
 void pymq_marks_replica(struct pymq_marks *marks, int64_t offset, bool in_sync);

@@ -100,7 +100,13 @@ static inline int offer(struct pymq_connection *connection, const struct request
     return outcome;
 }
 
-static inline void settle(void) { served.service->settle(served.service->context, &fake.reactor); }
+/* As every turn with requests ends: only then is dispatch woken. */
+static inline void turn_ends(void) { served.service->written(served.service->context, &fake.reactor); }
+
+static inline void settle(void) {
+    served.service->settle(served.service->context, &fake.reactor);
+    turn_ends();
+}
 
 /* A send with the one-letter names. */
 static inline struct request send_request(int32_t opaque, const char *topic, const char *queue_id,
@@ -138,6 +144,7 @@ static inline void check_field(const struct answer *answer, const char *name, co
 static inline void stored_record(const char *topic, int32_t queue_id, int64_t offset, struct pymq_span *span,
                                  struct pymq_record *record) {
     struct pymq_cq_unit unit;
+    turn_ends();
     CHECK_EQ(pymq_store_wait_dispatched(served.store, 5000), PYMQ_OK);
     CHECK_EQ(pymq_queue_units(served.store, queue_of(served.store, topic, queue_id), offset, &unit, 1), 1);
     CHECK_EQ(pymq_store_record(served.store, unit.physical_offset, (uint32_t)unit.size, span), PYMQ_OK);
@@ -147,6 +154,7 @@ static inline void stored_record(const char *topic, int32_t queue_id, int64_t of
 }
 
 static inline void check_stored(const char *topic, int32_t queue_id, int64_t offset, const char *body) {
+    turn_ends();
     CHECK_EQ(pymq_store_wait_dispatched(served.store, 5000), PYMQ_OK);
     check_text(served.store, topic, queue_id, offset, body);
 }

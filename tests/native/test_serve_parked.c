@@ -302,10 +302,13 @@ static void test_sync_flush_answers_when_the_disk_has_it(void) {
     }
     CHECK_EQ(pymq_store_wait_acknowledged(served.store, written(), 20000), PYMQ_OK);
     event();
+    /* One that the disk has already when it is settled is answered before those that still wait. */
     struct answer answer;
+    bool seen[50] = {false};
     for (int i = 0; i < 50; i++) {
         CHECK(take_answer(connection, &answer));
-        CHECK_EQ(answer.command.opaque, i);
+        CHECK(answer.command.opaque >= 0 && answer.command.opaque < 50 && !seen[answer.command.opaque]);
+        seen[answer.command.opaque] = true;
         CHECK_EQ(answer.command.code, 0);
     }
     serve_end();

@@ -194,6 +194,7 @@ static void test_what_was_collected_is_in_the_log_before_a_hand_over(void) {
     struct request special = send_request(2, "TopicA", "0", UNIQUE "DELAY\x01" "3\x02", "later");
     CHECK_EQ(offer(connection, &plain), PYMQ_SERVED);
     CHECK_EQ(reason_of(offer(connection, &special)), PYMQ_REASON_PROPERTY);
+    turn_ends();
     CHECK_EQ(pymq_store_wait_dispatched(served.store, 5000), PYMQ_OK);
     check_stored("TopicA", 0, 0, "plain"); /* without any settle */
     serve_end();

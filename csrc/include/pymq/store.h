@@ -100,6 +100,7 @@ struct pymq_append_item {
 
 enum pymq_append_flag {
     PYMQ_APPEND_TOGETHER = 1 << 0, /* a client batch: all items in one log file, consecutive, or none */
+    PYMQ_APPEND_QUIET = 1 << 2,    /* do not wake dispatch: the caller does, by pymq_store_ring, once it has answered */
     PYMQ_APPEND_NO_WAIT = 1 << 1,  /* PYMQ_EPOOL at once, instead of waiting for a buffer of the transient pool */
 };
 
@@ -113,6 +114,10 @@ struct pymq_append_result {
  * has not finished. Prepared and rollback records get queue offset 0 and do not advance their queue. */
 int pymq_store_append(struct pymq_store *store, struct pymq_append_item *items, size_t count, unsigned flags,
                       struct pymq_append_result *result);
+
+/* Wake dispatch after quiet appends. Waking a thread costs more than an append, and on a machine that sleeps between
+ * requests the woken one takes the processor from whoever waits for the answer. */
+void pymq_store_ring(struct pymq_store *store);
 
 /* What must have happened before a message counts as acknowledged, by the flush mode and the replica gate: wait
  * until everything below `end_offset` is there. Blocks up to timeout_ms (< 0: the configured one).

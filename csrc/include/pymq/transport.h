@@ -73,6 +73,8 @@ struct pymq_service {
     /* All frames that were there have been offered: append what was collected, answer. At least once per turn in which
      * `request` was called, and before anything is written. */
     void (*settle)(void *context, struct pymq_reactor *reactor);
+    /* The turn's answers have been given to the sockets; in turns in which `settle` was called. NULL allowed. */
+    void (*written)(void *context, struct pymq_reactor *reactor);
     /* The reactor's eventfd rang (pymq_reactor_event_fd: store watermarks, arrivals, posted work). */
     void (*event)(void *context, struct pymq_reactor *reactor);
     /* Called when the time given by the last answer has come; returns when it wants to be called next
