@@ -88,6 +88,11 @@ DIFFERENCES: tuple[Difference, ...] = (
             step.code == CONSUME_STATS and without_pull_offsets(apache) == without_pull_offsets(pymq)
         ),
     ),
+    Difference(
+        "apache-is-silent",
+        "A request Apache never answers (an exception on a thread of its own) is answered here.",
+        lambda _step, apache, pymq, _before: apache["code"] == "silent" and pymq["code"] not in ("silent", "closed"),
+    ),
 )
 
 
