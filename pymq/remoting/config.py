@@ -102,8 +102,8 @@ class TransportConfig:
     )
     pinned_timeout_ms: int = setting(
         10_000,
-        "How long a peer may hold pieces of the log in memory by reading slowly; then they are copied for it, and one that "
-        "has read nothing at all is closed.",
+        "How long a peer may hold pieces of the log in memory by reading slowly; then they are copied for it, "
+        "and one that has read nothing at all is closed.",
         unit="ms",
         low=1,
         high=INT32_MAX,
