@@ -83,10 +83,13 @@ static void answer_sent(struct pymq_serve_reactor *state, struct recent *recent,
                                             : pymq_answer_sent(&state->serve->config, sent, target, room));
 }
 
-/* Sends [from, to) are in the log. `acknowledged` is what the store says of the last of them. */
+/* Sends [from, to) are in the log. `acknowledged` is what the store says of the last of them. What was parked before
+ * them is answered before them: the flush that settles both may be over while its ring has not been heard. */
 static void answer_appended(struct pymq_serve_reactor *state, struct recent *recent, uint32_t from, uint32_t to,
                             int acknowledged) {
     struct pymq_collect *collect = state->collect;
+    if (acknowledged != PYMQ_ETIMEDOUT && atomic_load_explicit(&state->parked->count, memory_order_relaxed) != 0)
+        pymq_parked_complete(state);
     for (uint32_t i = from; i < to; i++) {
         const struct pymq_collected *send = &collect->sends[i];
         const struct pymq_append_item *items = &collect->items[send->first_item];

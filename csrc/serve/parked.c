@@ -272,12 +272,12 @@ int pymq_serve_park(struct pymq_serve *serve, pymq_connection_id connection, int
     uint64_t index = connection >> 56;
     if (connection == 0 || index >= PYMQ_REACTORS_MAX || size + late_size + failed_size > UINT32_MAX)
         return PYMQ_EINVAL;
-    int status = pymq_store_poll_acknowledged(serve->store, end_offset);
-    if (status == PYMQ_OK)
-        return send_now(serve, connection, frame, size);
-    if (status != PYMQ_ETIMEDOUT)
-        return send_now(serve, connection, failed, failed_size);
     struct pymq_parked *parked = serve->reactors[index].parked;
+    int status = pymq_store_poll_acknowledged(serve->store, end_offset);
+    /* Need not wait; but what is still parked may be this connection's, and is answered first. */
+    if (status != PYMQ_ETIMEDOUT && atomic_load_explicit(&parked->count, memory_order_acquire) == 0)
+        return status == PYMQ_OK ? send_now(serve, connection, frame, size)
+                                 : send_now(serve, connection, failed, failed_size);
     int event_fd = atomic_load_explicit(&parked->event_fd, memory_order_acquire);
     if (event_fd < 0)
         return PYMQ_ECLOSED;

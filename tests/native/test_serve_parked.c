@@ -69,6 +69,44 @@ static void test_an_answer_waits_for_its_own_message_only(void) {
     serve_end();
 }
 
+static void test_a_send_that_need_not_wait_overtakes_no_answer_that_is_parked(void) {
+    start("overtake", false);
+    struct pymq_connection *connection = fake_connect(0);
+    send_one(connection, 1, UNIQUE);
+    settle();
+    CHECK_EQ(parked(), 1);
+    pymq_store_set_replica(served.store, written() + 4096, true); /* both are replicated; the ring is not heard yet */
+    send_one(connection, 2, UNIQUE);
+    settle();
+    struct answer answer;
+    for (int32_t opaque = 1; opaque <= 2; opaque++) {
+        CHECK(take_answer(connection, &answer));
+        CHECK_EQ(answer.command.opaque, opaque);
+        CHECK_EQ(answer.command.code, 0);
+    }
+    CHECK_EQ(parked(), 0);
+    serve_end();
+}
+
+static void test_the_control_loops_answer_overtakes_none_that_is_parked(void) {
+    start("loop-overtake", false);
+    struct pymq_connection *connection = fake_connect(0);
+    send_one(connection, 1, UNIQUE);
+    settle();
+    pymq_store_set_replica(served.store, written(), true);
+    struct request request = {.code = 0, .opaque = 2, .flag = PYMQ_COMMAND_RESPONSE};
+    uint8_t frame[256];
+    size_t size = request_encode(&request, frame, sizeof frame);
+    CHECK_EQ(pymq_serve_park(served.serve, connection->name, written(), frame, size, NULL, 0, NULL, 0), PYMQ_OK);
+    event();
+    struct answer answer;
+    for (int32_t opaque = 1; opaque <= 2; opaque++) {
+        CHECK(take_answer(connection, &answer));
+        CHECK_EQ(answer.command.opaque, opaque);
+    }
+    serve_end();
+}
+
 static void test_who_does_not_wait_is_answered_at_once(void) {
     start("wait", false);
     struct pymq_connection *connection = fake_connect(0);
@@ -330,6 +368,8 @@ static void test_a_store_that_closes_fails_what_still_waits(void) {
 
 int main(void) {
     RUN(test_an_answer_waits_for_its_own_message_only);
+    RUN(test_a_send_that_need_not_wait_overtakes_no_answer_that_is_parked);
+    RUN(test_the_control_loops_answer_overtakes_none_that_is_parked);
     RUN(test_who_does_not_wait_is_answered_at_once);
     RUN(test_a_late_answer_says_which_gate_was_late);
     RUN(test_a_late_binary_answer_is_the_same_with_another_code);
