@@ -7,7 +7,7 @@ cdef void report_progress(void *context, const char *phase, int64_t done, int64_
 cdef int fill_config(object config, pymq_store_config *target, _StoreHandle store) except -1:
     """Copy a StoreConfig into the core's struct; names differ, meanings do not."""
     from pymq.store.config import parse_host
-    cdef bytes levels = config.message_delay_level.encode("ascii")
+    cdef bytes levels = " ".join(config.message_delay_level.split()).encode("ascii")
     pymq_store_config_default(target)
     target.log_file_size = config.mapped_file_size_commit_log
     target.queue_file_size = config.mapped_file_size_consume_queue

@@ -27,6 +27,7 @@ from pymq.broker.ports import hold_ports
 from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
+from pymq.broker.schedule.levels import DelayLevels
 from pymq.broker.serving import client_config, make_serve, serve_config, server_config
 from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
@@ -79,6 +80,7 @@ class Broker:
         self.name_server: NameServer | None = None
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
+        self.delay_levels = DelayLevels(self.config.store.message_delay_level)
         self._disk_probe = disk_probe
         self._progress = progress
         self._tasks: set[asyncio.Task[None]] = set()

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from pymq.broker import names
 from pymq.broker.config import BrokerConfig
+from pymq.broker.schedule.levels import DelayLevels
 from pymq.broker.topic_config import DEFAULT_QUEUES, PERM_INHERIT, PERM_READ_WRITE, TopicConfig
 
-SCHEDULE_QUEUES = 18
+SCHEDULE_QUEUES_MIN = 18  # what Apache says, however many levels there are
 BENCHMARK_QUEUES = 1024
 
 
@@ -26,7 +27,8 @@ def make_system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     )
     yield system_topic(broker, 1, perm=PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0))
     yield system_topic(names.OFFSET_MOVED_TOPIC, 1)
-    yield system_topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES)
+    levels = DelayLevels(config.store.message_delay_level)
+    yield system_topic(names.SCHEDULE_TOPIC, max(levels.level_max, SCHEDULE_QUEUES_MIN))
     if config.trace_topic_enable:
         yield system_topic(config.msg_trace_topic_name, 1)
     yield system_topic(cluster + names.REPLY_TOPIC_SUFFIX, 1)

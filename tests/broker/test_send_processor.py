@@ -261,7 +261,6 @@ def test_what_cannot_be_sent_to_is_refused_in_apache_s_words(wire, topic, more, 
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ("DELAY\x013\x02", "delayed messages"),
         ("TIMER_DELAY_SEC\x013\x02", "timed messages (TIMER_DELAY_SEC)"),
         ("TRAN_MSG\x01true\x02", "transaction messages"),
     ],

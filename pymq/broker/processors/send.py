@@ -22,13 +22,14 @@ from pymq.broker.processors.send_checks import (
     INNER_BATCH,
     SendRefused,
     check_accepting,
-    check_features,
+    check_batch,
     check_queue,
     check_topic,
     find_or_create_topic,
     integer,
 )
 from pymq.broker.processors.send_header import SendHeader, needed, read_header, topic_of
+from pymq.broker.redirect import redirect
 from pymq.broker.topic_config import PERM_READ_WRITE, SINGLE_TAG, TopicConfig
 from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -209,20 +210,28 @@ class SendProcessor:
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not kept.get("KEYS", "").strip():
             raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         sys_flag = self._sys_flag(header, topic)
-        check_features(kept, sys_flag, header.reconsume_times)
         if "INNER_NUM" in kept or sys_flag & INNER_BATCH:
             raise self._refusal("PYMQ_ETOOBIG")
         if len(request.command.body) > self._broker.config.max_message_size:
             raise self._refusal("PYMQ_ETOOBIG")
-        result = self._broker.serve.put(
+        stored = redirect(
+            self._broker,
             topic.topic_name,
             queue_id,
+            kept,
+            sys_flag,
+            header.reconsume_times,
+            self._broker.clock.now_ms(),
+        )
+        result = self._broker.serve.put(
+            stored.topic,
+            stored.queue_id,
             request.command.body,
-            texts.encode(kept, self._broker.config),
+            texts.encode(stored.properties, self._broker.config),
             born_host=request.peer,
             born_timestamp_ms=needed(header.born_timestamp, "bornTimestamp"),
             flag=needed(header.flag, "flag"),
-            sys_flag=sys_flag,
+            sys_flag=stored.sys_flag,
             reconsume_times=header.reconsume_times,
         )
         return queue_id, kept[texts.UNIQUE_KEY], result
@@ -244,7 +253,7 @@ class SendProcessor:
         special = sys_flag & (3 << 2 | INNER_BATCH) or integer(properties.get("DELAY"), 0) > 0
         if special or len(request.command.body) > self._broker.config.max_message_size:
             raise self._refusal("PYMQ_ETOOBIG")
-        check_features(properties, sys_flag, 0)
+        check_batch(properties)
         messages = split_batch(request.command.body)
         if not messages:
             raise self._refusal("PYMQ_ETOOBIG")

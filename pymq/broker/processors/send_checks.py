@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 UNIT, UNIT_SUBSCRIBED = 1, 2  # TopicSysFlag
-TRANSACTION_MASK, TRANSACTION_COMMIT = 3 << 2, 2 << 2
+TRANSACTION_MASK, TRANSACTION_COMMIT = 3 << 2, 2 << 2  # of sysFlag
 INNER_BATCH = 1 << 7
 SLAVE = "SLAVE"
 
@@ -134,23 +134,17 @@ def describe(topic: TopicConfig) -> str:
     )
 
 
-def check_features(properties: dict[str, str], sys_flag: int, reconsume_times: int) -> None:
-    """Whether the message asks for something this broker does not do yet: then it must not be stored as if it did.
+def check_batch(properties: dict[str, str]) -> None:
+    """Whether a batch as a whole asks to be stored elsewhere, which only single messages can be.
+
+    # Differs: Apache ignores the mark of a transaction there, and stores a timed batch where its timer cannot read it.
 
     Raises:
         SendRefused: it does.
     """
-    delay_level = integer(properties.get("DELAY"), 0)
-    half = properties.get("TRAN_MSG", "").lower() == "true" and not (reconsume_times > 0 and delay_level > 0)
-    if half:
-        raise SendRefused(ResponseCode.SYSTEM_ERROR, "transaction messages (TRAN_MSG) are not supported yet")
-    if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
-        return
-    if delay_level > 0:
-        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"delayed messages (DELAY={delay_level}) are not supported yet")
-    timed = {"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"} & properties.keys()
-    if timed and "TIMER_OUT_MS" not in properties:
-        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"timed messages ({min(timed)}) are not supported yet")
+    asked = {"TRAN_MSG", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"} & properties.keys()
+    if asked - {"TRAN_MSG"} or properties.get("TRAN_MSG", "").lower() == "true":
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"a batch cannot be transactional or timed ({min(asked)})")
 
 
 def integer(text: str | None, default: int) -> int:
