@@ -27,6 +27,7 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the name of it, for comparison
 VIP_PORT_DISTANCE = 2  # MixAll.brokerVIPChannel: clients ask at the listen port minus two
 PERM_READ, PERM_WRITE = 4, 2
 NATIVE, PYTHON = "native", "python"
+ROCKETMQ_POLICY, ASKED_POLICY = "rocketmq", "asked"  # of newGroupOffsetPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +210,33 @@ class BrokerConfig:
     )
     use_server_side_reset_offset: bool = setting(
         True, "Whether a reset is kept at the broker as well as told to clients.", alias="useServerSideResetOffset"
+    )
+    new_group_offset_policy: str = setting(
+        ROCKETMQ_POLICY,
+        "Where a group begins that has no offset in a queue whose first message is still in memory. `rocketmq`: at 0, "
+        "whatever it asked for, as Apache's broker has it. `asked`: only a queue that is new to a group which already "
+        "consumes the topic begins at 0; a new group begins where its consumeFromWhere says.",
+        alias="newGroupOffsetPolicy",
+        choices=(ROCKETMQ_POLICY, ASKED_POLICY),
+    )
+    rebalance_lock_max_live_time: int = setting(
+        60_000,
+        "A queue lock of ordered consumption that its owner has not asked for again within this time is free. Shorter "
+        "moves queues of a dead client sooner; below the clients' 30 s two of them may work on one queue.",
+        alias="rocketmq.broker.rebalance.lockMaxLiveTime",
+        unit="ms",
+        low=1,
+        high=INT32_MAX,
+    )
+    lock_in_strict_mode: bool = setting(
+        False,
+        "Whether a majority of the replicas must grant a queue lock; of one replica this broker is the majority.",
+        alias="lockInStrictMode",
+    )
+    store_reply_message_enable: bool = setting(
+        True,
+        "Whether replies to request messages are stored in their reply topic besides being passed on to the asker.",
+        alias="storeReplyMessageEnable",
     )
     notify_consumer_ids_changed_enable: bool = setting(
         True, "Whether members are told when their group changes.", alias="notifyConsumerIdsChangedEnable"

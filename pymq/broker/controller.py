@@ -22,6 +22,7 @@ from pymq.broker.clients import ClientManager
 from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig, join_host, resolve_host
 from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
+from pymq.broker.locks import OrderLocks
 from pymq.broker.offsets import OffsetManager
 from pymq.broker.ports import hold_ports
 from pymq.broker.processors import all_processors
@@ -154,6 +155,7 @@ class Broker:
         self._closers.append(self.serve.close)
         self.publisher = Publisher(self)
         self.clients = ClientManager(self)
+        self.order_locks = OrderLocks(self.clock, config.rebalance_lock_max_live_time)
         self.topics.load()
         self.groups.load()
         self.topics.publish_all()
@@ -339,6 +341,7 @@ class Broker:
         while True:
             await asyncio.sleep(EXPIRE_INTERVAL_S)
             self.clients.expire()
+            self.order_locks.forget_expired()
 
     async def _await_sends(self) -> None:
         """Sends before startAcceptSendRequestTimeStamp are refused by Python, so nothing is native until then."""

@@ -84,6 +84,7 @@ def broker_info(broker: Broker) -> dict[str, str]:
         table[name] = "0.0"
     table["pymq.loop_late_count"] = str(broker.server.loop_late_count)
     table["pymq.loop_late_ms_max"] = str(broker.server.loop_late_ms_max)
+    table["pymq.order_locks"] = str(sum(1 for _ in broker.order_locks.held()))
     table |= {f"pymq.{name}": str(value) for name, value in sorted(stats.items())}
     return table | served_info(broker)
 

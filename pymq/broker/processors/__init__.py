@@ -18,6 +18,7 @@ PROCESSORS = (
     ("offsets", "OffsetProcessor"),
     ("query", "QueryProcessor"),
     ("client", "ClientProcessor"),
+    ("locks", "LockProcessor"),
     ("admin.topics", "TopicAdmin"),
     ("admin.groups", "GroupAdmin"),
     ("admin.clients", "ClientAdmin"),
