@@ -211,6 +211,18 @@ static int note_record_crcs(struct pymq_store *store, struct pymq_error *error) 
     return pymq_abort_write(store, error);
 }
 
+/* The log was cut below what the checkpoint knew to be durable, by the operator's word. It was given for this damage:
+ * the next crash would be refused for it again, for as long as the checkpoint remembers the old end. */
+static int note_cut(struct pymq_store *store, struct pymq_error *error) {
+    if (!store->checkpoint.extended || atomic_load(&store->marks.written) >= store->checkpoint.flushed_offset)
+        return PYMQ_OK;
+    int status = pymq_checkpoint_round(store, false);
+    if (status != PYMQ_OK)
+        pymq_fail(error, status, errno, "%s: the log was cut, but no checkpoint of it can be written: %s", store->path,
+                  strerror(errno));
+    return status;
+}
+
 static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     char lock_path[PYMQ_PATH_MAX];
     int status = check_config(&store->config, error);
@@ -237,6 +249,8 @@ static int open_parts(struct pymq_store *store, struct pymq_error *error) {
         pymq_abort_remove(store); /* a refusal leaves everything as it was */
     if (status == PYMQ_OK)
         status = note_record_crcs(store, error);
+    if (status == PYMQ_OK)
+        status = note_cut(store, error);
     if (status == PYMQ_OK)
         status = start_threads(store, error);
     return status;

@@ -242,6 +242,31 @@ static void test_a_log_damaged_below_its_durable_end_is_not_cut_silently(void) {
     scratch_end(path);
 }
 
+static void test_a_crash_after_damage_was_cut_does_not_ask_for_the_operator_again(void) {
+    const char *path = scratch("damage-again");
+    struct pymq_store_config config = small_config();
+    config.flush_mode = PYMQ_SYNC_FLUSH;
+    struct pymq_store *store = open_or_die(path, &config);
+    struct sent sent[20];
+    for (int i = 0; i < 20; i++)
+        sent[i] = send_text(store, "d", 0, "a body whose bytes will not all survive");
+    CHECK_EQ(pymq_store_wait_dispatched(store, 5000), PYMQ_OK);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    flip_byte(path, "commitlog/00000000000000000000", sent[19].physical_offset + 100);
+    CHECK_EQ(refused(path, &config), PYMQ_ECORRUPT);
+    config.truncate_damaged = true;
+    store = open_or_die(path, &config);
+    int64_t kept = info_of(store, "d", 0).max_offset;
+    CHECK_EQ(kept, 19);
+    pymq_store_abandon(store);
+
+    config.truncate_damaged = false;
+    store = open_or_die(path, &config);
+    CHECK_EQ(info_of(store, "d", 0).max_offset, kept);
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    scratch_end(path);
+}
+
 /* Below what a checkpoint vouches for nothing is walked; damage there shows when the message is read. */
 static void test_a_damaged_body_is_seen_by_its_crc(void) {
     const char *path = scratch("body");
@@ -339,6 +364,7 @@ int main(void) {
     RUN(test_queues_and_index_are_rebuilt_from_the_log);
     RUN(test_a_rebuilt_queue_starts_at_its_first_remaining_message);
     RUN(test_a_log_damaged_below_its_durable_end_is_not_cut_silently);
+    RUN(test_a_crash_after_damage_was_cut_does_not_ask_for_the_operator_again);
     RUN(test_a_damaged_body_is_seen_by_its_crc);
     RUN(test_idle_queues_hold_no_descriptor_and_few_mappings);
     RUN(test_a_large_log_is_read_through_few_windows);
