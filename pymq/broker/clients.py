@@ -88,6 +88,7 @@ class ClientManager:
         self._broker = broker
         self._consumers: dict[str, ConsumerGroupInfo] = {}
         self._producers: dict[str, dict[int, ClientChannel]] = {}
+        self._producer_ids: dict[str, ClientChannel] = {}  # by client id: whom a reply is for
         self._fingerprints: dict[str, int] = {}
 
     # ---- consumers -----------------------------------------------------------------------------------------------
@@ -201,14 +202,28 @@ class ClientManager:
         if channel.connection not in channels:
             log.info("producer joined group=%s client=%s address=%s", group, channel.client_id, channel.address)
         channels[channel.connection] = channel
+        self._producer_ids[channel.client_id] = channel
 
     def unregister_producer(self, group: str, connection: int) -> None:
         """A producer says good-bye."""
         channels = self._producers.get(group)
-        if channels is not None and channels.pop(connection, None) is not None:
-            log.info("producer left group=%s", group)
-            if not channels:
-                del self._producers[group]
+        channel = channels.pop(connection, None) if channels is not None else None
+        if channel is None:
+            return
+        log.info("producer left group=%s", group)
+        if not channels:
+            del self._producers[group]
+        known = self._producer_ids.get(channel.client_id)
+        if known is not None and known.connection == connection and not self._produces(connection):
+            del self._producer_ids[channel.client_id]
+
+    def _produces(self, connection: int) -> bool:
+        """Whether any producer group has a member there: a client in two groups can leave one of them."""
+        return any(connection in channels for channels in self._producers.values())
+
+    def find_producer(self, client_id: str) -> ClientChannel | None:
+        """Where the producer of that id is, by its newest heartbeat."""
+        return self._producer_ids.get(client_id)
 
     def producers(self, group: str) -> list[ClientChannel]:
         """Members of a producer group."""

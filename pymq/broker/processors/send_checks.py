@@ -51,6 +51,15 @@ def check_accepting(broker: Broker, now_ms: int) -> None:
         raise SendRefused(
             ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while", has_fields=False
         )
+    check_begun(broker, now_ms)
+
+
+def check_begun(broker: Broker, now_ms: int) -> None:
+    """Whether the time has come from which messages are taken.
+
+    Raises:
+        SendRefused: not yet.
+    """
     begin_ms = broker.config.start_accept_send_request_time_stamp
     if now_ms < begin_ms:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begin_ms / 1000))

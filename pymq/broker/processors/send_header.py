@@ -34,6 +34,7 @@ LONG_NAMES: Mapping[str, str] = {
     "max_reconsume_times": "maxReconsumeTimes",
 }
 LETTERS = SendMessageRequestHeaderV2.WIRE_NAMES
+LONG_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class SendHeader:
 
 def topic_of(command: Command) -> str | None:
     """The topic it is for."""
-    return command.fields.get("topic" if command.code == RequestCode.SEND_MESSAGE else "b")
+    return command.fields.get("topic" if command.code in LONG_CODES else "b")
 
 
 def read_header(command: Command) -> SendHeader:
@@ -65,7 +66,7 @@ def read_header(command: Command) -> SendHeader:
     Raises:
         RemotingError: no topic, or (letters) a number that is none.
     """
-    is_long = command.code == RequestCode.SEND_MESSAGE
+    is_long = command.code in LONG_CODES
     names = LONG_NAMES if is_long else LETTERS
 
     def number(attribute: str, bits: int = 32) -> int | None:
