@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pymq.broker.consistency import Consistency
 from pymq.broker.subscriptions import BROADCASTING, ConsumerData, SubscriptionData
 from pymq.remoting.codes import RequestCode
 from pymq.remoting.command import Command, next_opaque
@@ -46,7 +47,6 @@ class ConsumerGroupInfo:
         self.consume_from_where = data.consume_from_where
         self.channels: dict[int, ClientChannel] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
-        self.quarrel: set[str] = set()  # topics whose different subscriptions have been logged
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         """What the group wants of *topic*."""
@@ -90,6 +90,7 @@ class ClientManager:
         self._producers: dict[str, dict[int, ClientChannel]] = {}
         self._producer_ids: dict[str, ClientChannel] = {}  # by client id: whom a reply is for
         self._fingerprints: dict[str, int] = {}
+        self.consistency = Consistency(broker.clock)
 
     # ---- consumers -----------------------------------------------------------------------------------------------
 
@@ -114,6 +115,7 @@ class ClientManager:
             info = self._consumers[data.group_name] = ConsumerGroupInfo(data.group_name, data)
         model = info.message_model
         joined = info.put_channel(channel, data)
+        self.consistency.heard(channel.connection, channel.client_id, channel.address, data, whole=subscriptions_too)
         group = self._broker.groups.get(info.name)
         if group is not None and not group.consume_broadcast_enable and (joined or model != info.message_model):
             self._broker.publisher.group(group)  # whether its pulls are special depends on its members
@@ -133,8 +135,6 @@ class ClientManager:
         wanted = {subscription.topic: subscription for subscription in data.subscriptions}
         for topic, new in wanted.items():
             old = info.subscriptions.get(topic)
-            if old is not None and not new.same_filter(old):
-                self._report_quarrel(info, topic, old, new, channel)
             if old is None:
                 moved = True
                 log.info("subscription added group=%s topic=%s expression=%r", info.name, topic, new.sub_string)
@@ -149,23 +149,12 @@ class ClientManager:
             self._broker.publisher.remove_subscription(info.name, topic)
         return moved
 
-    def _report_quarrel(
-        self, info: ConsumerGroupInfo, topic: str, old: SubscriptionData, new: SubscriptionData, channel: ClientChannel
-    ) -> None:
-        """Say once, loudly, that members want different things: each gets what the last one asked for."""
-        if len(info.channels) > 1 and topic not in info.quarrel:
-            info.quarrel.add(topic)
-            log.error(
-                "members of one group subscribe differently group=%s topic=%s expression=%r client=%s wants=%r: "
-                "messages will be missed; give every member of a group the same subscriptions",
-                info.name, topic, old.sub_string, channel.client_id, new.sub_string,
-            )  # fmt: skip
-
     def unregister_consumer(self, group: str, connection: int, *, notify: bool) -> None:
         """A consumer says good-bye."""
         info = self._consumers.get(group)
         if info is not None:
             channel = info.channels.pop(connection, None)
+            self.consistency.left(group, connection)
             if channel is not None:
                 log.info("consumer left group=%s client=%s", group, channel.client_id)
             self._after_leaving(info, notify=notify and channel is not None)
@@ -241,6 +230,7 @@ class ClientManager:
             self.unregister_producer(group, connection)
         for info in [info for info in self._consumers.values() if connection in info.channels]:
             channel = info.channels.pop(connection)
+            self.consistency.left(info.name, connection)
             log.info("consumer's connection closed group=%s client=%s", info.name, channel.client_id)
             self._after_leaving(info, notify=True)
 

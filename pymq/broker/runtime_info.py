@@ -85,8 +85,18 @@ def broker_info(broker: Broker) -> dict[str, str]:
     table["pymq.loop_late_count"] = str(broker.server.loop_late_count)
     table["pymq.loop_late_ms_max"] = str(broker.server.loop_late_ms_max)
     table["pymq.order_locks"] = str(sum(1 for _ in broker.order_locks.held()))
+    table |= inconsistencies(broker)
     table |= {f"pymq.{name}": str(value) for name, value in sorted(stats.items())}
     return table | served_info(broker)
+
+
+def inconsistencies(broker: Broker) -> dict[str, str]:
+    """How many groups have members that do not agree, and for each of them what about."""
+    found: dict[str, list[str]] = {}
+    for group, finding in broker.clients.consistency.all_findings():
+        found.setdefault(group, []).append(f"{finding.kind}: {finding}")
+    table = {f"pymq.group_inconsistency.{group}": "; ".join(texts) for group, texts in found.items()}
+    return {"pymq.groups_inconsistent": str(len(found))} | table
 
 
 def served_info(broker: Broker) -> dict[str, str]:

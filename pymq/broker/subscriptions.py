@@ -41,10 +41,6 @@ class SubscriptionData:
         """Whether the expression is a list of tags."""
         return self.expression_type in ("", TAG_TYPE)
 
-    def same_filter(self, other: SubscriptionData) -> bool:
-        """Whether both let the same messages through."""
-        return (self.sub_string, self.expression_type) == (other.sub_string, other.expression_type)
-
     def to_json(self) -> dict[str, Any]:
         """As RocketMQ writes it, in its order."""
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import timedelta
 
 import pytest
@@ -147,26 +146,6 @@ def test_a_heartbeat_without_subscriptions_leaves_them_alone(broker):
     assert not join(broker, 1, consumer(), subscriptions_too=False)
     assert ("g", "t") in broker.serve.subscriptions
     assert told(broker) == []
-
-
-def test_members_that_want_different_things_are_reported_once(broker, caplog):
-    """Goal: the commonest mistake is visible. Method: two members with other tags, beating on; one line."""
-    join(broker, 1, consumer(tags("TagA", 5)))
-    with caplog.at_level(logging.ERROR, "pymq.broker"):
-        join(broker, 2, consumer(tags("TagB", 6)))
-        join(broker, 1, consumer(tags("TagA", 7)))
-        join(broker, 2, consumer(tags("TagB", 8)))
-    reports = [record for record in caplog.records if "subscribe differently" in record.message]
-    assert len(reports) == 1
-    assert all(word in reports[0].message for word in ("group=g", "topic=t", "TagA", "TagB", "client-2"))
-
-
-def test_one_member_changing_its_mind_is_no_quarrel(broker, caplog):
-    """Goal: no false alarm. Method: one member, another expression."""
-    join(broker, 1, consumer(tags("TagA", 5)))
-    with caplog.at_level(logging.ERROR, "pymq.broker"):
-        join(broker, 1, consumer(tags("TagB", 6)))
-    assert not caplog.records
 
 
 @pytest.mark.parametrize(("silent_s", "gone"), [(119.9, False), (120.0, False), (120.1, True)])

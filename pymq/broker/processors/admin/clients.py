@@ -39,18 +39,21 @@ class ClientAdmin:
         server.register(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.consumer_status)
 
     async def consumer_connections(self, request: Request) -> Command:
-        """Members of a consumer group and what they subscribe to."""
+        """Members of a consumer group, what they subscribe to, and where they do not agree."""
         group = text_field(request.command, "consumerGroup")
         info = self._broker.clients.consumer_group(group)
         if info is None:
             raise RemotingError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
-        body = {
+        body: dict[str, Any] = {
             "connectionSet": [connection_of(channel) for channel in info.channels.values()],
             "consumeFromWhere": info.consume_from_where,
             "consumeType": info.consume_type,
             "messageModel": info.message_model,
             "subscriptionTable": {topic: item.to_json() for topic, item in info.subscriptions.items()},
         }
+        findings = self._broker.clients.consistency.findings(group)
+        if findings:  # ours alone; Apache's tools do not look at it
+            body["inconsistencies"] = [finding.to_json() for finding in findings]
         return request.command.reply(body=json_dialect.dumps(body, standard=False))
 
     async def producer_connections(self, request: Request) -> Command:
