@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         StoreMemoryError,
         StoreMismatchError,
         StoreReadOnlyError,
+        TopicRemovedError,
         TruncatedRecordError,
         UnsupportedStoreError,
     )
@@ -87,6 +88,7 @@ _HOMES = {
     "StoreMemoryError": "pymq.errors",
     "StoreMismatchError": "pymq.errors",
     "StoreReadOnlyError": "pymq.errors",
+    "TopicRemovedError": "pymq.errors",
     "TruncatedRecordError": "pymq.errors",
     "UnsupportedStoreError": "pymq.errors",
     "Message": "pymq.message",
@@ -141,6 +143,7 @@ __all__ = [
     "StoreMismatchError",
     "StoreReadOnlyError",
     "StoreStats",
+    "TopicRemovedError",
     "TruncatedRecordError",
     "UnsupportedStoreError",
     "Watermarks",

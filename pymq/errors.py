@@ -159,6 +159,12 @@ class QueueNotFoundError(NotFoundError):
     """No message was ever stored in this queue of this topic."""
 
 
+class TopicRemovedError(NotFoundError):
+    """The topic a message was to be put into is being removed."""
+
+    status_name = "PYMQ_EREMOVED"
+
+
 class OffsetNotFoundError(NotFoundError):
     """The offset lies below the first or above the last message that is there."""
 

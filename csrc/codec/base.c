@@ -41,6 +41,7 @@ const char *pymq_status_name(int status) {
     case PYMQ_ENOTFOUND: return "PYMQ_ENOTFOUND";
     case PYMQ_EREADONLY: return "PYMQ_EREADONLY";
     case PYMQ_EMAPS: return "PYMQ_EMAPS";
+    case PYMQ_EREMOVED: return "PYMQ_EREMOVED";
     }
     return "PYMQ_EUNKNOWN";
 }

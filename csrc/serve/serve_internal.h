@@ -1,7 +1,7 @@
 /* Native serving put together, for the files of csrc/serve only.
  *
  * service.c is the door: it takes what the transport calls and passes it to one of two halves.
- *   sends and offsets:  send.c collect.c answer.c parked.c order.c offset_request.c put.c
+ *   sends and offsets:  send.c collect.c answer.c parked.c order.c offset_request.c put.c reput.c due.c
  *   pulls:              pull_request.c get_message.c hold_table.c cold_reads.c (pull_internal.h)
  * Each half has its own state per reactor, touched only inside that reactor's turn unless it says otherwise.
  */

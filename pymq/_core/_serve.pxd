@@ -168,6 +168,42 @@ cdef extern from "pymq/serve.h" nogil:
         int64_t store_timestamp_ms
 
     int pymq_serve_put(pymq_serve *serve, pymq_put *puts, size_t count, bint together)
+
+    struct pymq_reput:
+        int64_t source
+        pymq_slice topic
+        int32_t queue_id
+        pymq_slice remove
+        pymq_slice set
+        int32_t sys_flag_clear
+        int32_t sys_flag_set
+        int32_t reconsume_times
+        int64_t prepared_transaction_offset
+        int status
+        int64_t queue_offset
+        int64_t physical_offset
+        int64_t end_offset
+        int64_t store_timestamp_ms
+
+    size_t pymq_serve_reput(pymq_serve *serve, pymq_reput *items, size_t count, bint in_order)
+
+    struct pymq_due:
+        pymq_slice topic
+        int32_t queue_id
+        int64_t offset
+        int64_t now_ms
+        int64_t correct_max_ms
+        size_t count_max
+        pymq_slice remove
+        int64_t next_offset
+        size_t delivered
+        int64_t next_due_ms
+        int64_t last_end_offset
+        int64_t lateness_ms_max
+        int status
+
+    void pymq_serve_deliver_due(pymq_serve *serve, pymq_due *due)
+
     int pymq_serve_park(pymq_serve *serve, uint64_t connection, int64_t end_offset, const uint8_t *frame, size_t size,
                         const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size)
 

@@ -1,6 +1,6 @@
 """Types of native serving, as mypy and readers see them; `_serve.pyx` has the reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, final
 
 from pymq._core._store import Store
@@ -55,6 +55,29 @@ class Traffic(NamedTuple):
     group: str
     messages: int
     bytes: int
+
+class Reput(NamedTuple):
+    """A message to be put again: the record at *source*, edited; the rest of it is kept."""
+
+    source: int
+    topic: str = ""
+    queue_id: int = -1
+    remove: bytes = b""
+    set: bytes = b""
+    sys_flag_clear: int = 0
+    sys_flag_set: int = 0
+    reconsume_times: int = -1
+    prepared_transaction_offset: int = 0
+
+class Due(NamedTuple):
+    """What a look at a delay level has delivered, and where and when to look again."""
+
+    next_offset: int
+    delivered: int
+    next_due_ms: int
+    status: str
+    last_end_offset: int
+    lateness_max_ms: int
 
 def unique_key() -> str: ...
 
@@ -114,8 +137,22 @@ class _ServeTables(_ServeHandle):
     def offset_remove(self, group: str, topic: str) -> None: ...
     def offsets(self) -> list[tuple[str, str, int, int]]: ...
 
+class _ServeReput(_ServeTables):
+    def reput(self, items: Iterable[Reput]) -> list[PutResult | str]: ...
+    def deliver_due(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        now_ms: int,
+        count_max: int,
+        *,
+        remove: bytes,
+        correct_max_ms: int = 0,
+    ) -> Due: ...
+
 @final
-class Serve(_ServeTables):
+class Serve(_ServeReput):
     """Native tables, consumer offsets, holds and parked answers over one store."""
 
     def put(

@@ -62,10 +62,11 @@ _os.register_at_fork(after_in_child=_after_fork_in_child)
 include "_serve_values.pxi"
 include "_serve_handle.pxi"
 include "_serve_tables.pxi"
+include "_serve_reput.pxi"
 
 
 @cython.final
-cdef class Serve(_ServeTables):
+cdef class Serve(_ServeReput):
     """Native tables, consumer offsets, holds and parked answers over one store.
 
     Open order: store, serve, transport, attach(), listen. Close order: the transport, the serve, the store. Every method

@@ -34,6 +34,7 @@ enum pymq_status {
     PYMQ_ENOTFOUND = -17,    /* no such queue, offset, key or file */
     PYMQ_EREADONLY = -18,    /* writes are refused by retention (disk level) or by role */
     PYMQ_EMAPS = -19,        /* the mapping budget is exhausted by pinned windows */
+    PYMQ_EREMOVED = -20,     /* the topic a message was to be put into is being removed */
 };
 
 #define PYMQ_PAGE_SIZE 4096

@@ -172,6 +172,49 @@ struct pymq_put {
 /* Append `count` messages together (a batch) or one by one. Never waits for a flush. */
 int pymq_serve_put(struct pymq_serve *serve, struct pymq_put *puts, size_t count, bool together);
 
+/* A message to be put again, log to log: the record at `source`, edited. Born host and time, flag and body are kept. */
+struct pymq_reput {
+    int64_t source;                /* its physical offset */
+    struct pymq_slice topic;       /* empty: its own REAL_TOPIC property says where to */
+    int32_t queue_id;              /* negative: its own REAL_QID property */
+    struct pymq_slice remove;      /* names of properties to drop, each followed by 0x02 */
+    struct pymq_slice set;         /* name 0x01 value 0x02 …: in place of those of the same name, behind the others */
+    int32_t sys_flag_clear, sys_flag_set;
+    int32_t reconsume_times;       /* negative: kept */
+    int64_t prepared_transaction_offset;
+    int status;                    /* out; the rest only with PYMQ_OK */
+    int64_t queue_offset, physical_offset, end_offset, store_timestamp_ms;
+};
+
+/* Put `count` records again, in this order, in as few appends as the arena allows. Each gets a status of its own:
+ * PYMQ_ENOTFOUND (no record begins there, or not any more), PYMQ_ECORRUPT (one does, damaged: it is not made whole by
+ * being copied), PYMQ_EPROPERTIES, PYMQ_ETOPIC (no topic is given, nor has it one of its own), PYMQ_EINVAL (nor a
+ * queue; or `set` is not well formed), PYMQ_EREMOVED (its topic is going), PYMQ_ETOOBIG, or what the store says to
+ * everything. One that fails keeps no other out, unless `in_order`: then nothing behind it is put. Returns how many
+ * precede the first that failed. May wait for the disk, never for a flush. Any thread but a reactor. */
+size_t pymq_serve_reput(struct pymq_serve *serve, struct pymq_reput *items, size_t count, bool in_order);
+
+/* What is due in a delay level: a queue whose units hold the time of delivery where others hold the hash of a tag. */
+struct pymq_due {
+    struct pymq_slice topic;
+    int32_t queue_id;
+    int64_t offset, now_ms;
+    int64_t correct_max_ms;        /* > 0: a time later than this from now is taken for now */
+    size_t count_max;
+    struct pymq_slice remove;      /* as in pymq_reput */
+    /* out */
+    int64_t next_offset;           /* the first not delivered; never below what is still in the log */
+    size_t delivered;
+    int64_t next_due_ms;           /* when that one is due; -1 when there is none */
+    int64_t last_end_offset;       /* what to wait for; 0 when nothing was delivered */
+    int64_t lateness_ms_max;
+    int status;                    /* PYMQ_OK, or why the message at next_offset could not be delivered */
+};
+
+/* Put the messages that are due again, each to its REAL_TOPIC and REAL_QID, in order: up to the first that is not due
+ * or fails, or count_max. An offset outside the queue is moved to its nearer end, as ScheduleMessageService does. */
+void pymq_serve_deliver_due(struct pymq_serve *serve, struct pymq_due *due);
+
 /* Answer `connection` with `frame` once everything below `end_offset` is acknowledged (at once if it is); with `late`
  * when send_timeout_ms pass first; with `failed` when the store stops acknowledging. Frames are copied. In order with
  * the reactor's own parked sends. connection 0: nobody to answer, PYMQ_EINVAL. */
