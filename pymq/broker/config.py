@@ -261,6 +261,15 @@ class BrokerConfig:
         high=INT32_MAX,
     )
 
+    flush_delay_offset_interval: int = setting(
+        10_000,
+        "How often it is saved how far delay levels have been delivered; a kill repeats so much of it.",
+        alias="flushDelayOffsetInterval",
+        unit="ms",
+        low=10,
+        high=INT32_MAX,
+    )
+
     # ---- registration --------------------------------------------------------------------------------------------
     register_name_server_period: int = setting(
         30_000,

@@ -29,6 +29,7 @@ from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
 from pymq.broker.schedule.levels import DelayLevels
+from pymq.broker.schedule.service import ScheduleService
 from pymq.broker.serving import client_config, make_serve, serve_config, server_config
 from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
@@ -161,6 +162,9 @@ class Broker:
         self.topics.publish_all()
         self.groups.publish_all()
         self.offsets.load()
+        self.schedule = ScheduleService(self)
+        await self.schedule.start()
+        self._closers.append(self.schedule.stop)
         client = RemotingClient(client_config(config))
         self._closers.append(client.close)
         self.registration = Registration(self, client)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Module and class; loaded when a broker starts, because they need one.
 PROCESSORS = (
     ("send", "SendProcessor"),
+    ("send_back", "SendBackProcessor"),
     ("reply", "ReplyProcessor"),
     ("pull", "PullProcessor"),
     ("offsets", "OffsetProcessor"),

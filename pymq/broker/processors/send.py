@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pymq._core._serve import REASON_HEADER, PutResult
 from pymq.broker import names
 from pymq.broker.processors import send_properties as texts
+from pymq.broker.processors.parking import answers_wait, park
 from pymq.broker.processors.send_checks import (
     FAQ,
     INNER_BATCH,
@@ -154,7 +155,8 @@ class SendProcessor:
         times_max = group.retry_max_times
         if request.command.version >= V3_4_9 and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        if header.reconsume_times <= times_max:
+        # What an ordered consumer sends to its retry topic is what it gave up: it retries where it stands.
+        if header.reconsume_times <= times_max and self._broker.order_locks.is_free(group_name):
             return topic
         dead = names.DLQ_PREFIX + group_name
         made = await self._broker.topics.create_on_send_back(dead, DLQ_QUEUES, PERM_READ_WRITE, 0)
@@ -182,9 +184,10 @@ class SendProcessor:
         except StoreError as error:
             raise self._refusal(error.status) from error
         answer = request.command.reply(fields=self._sent_fields(request, queue_id, key, results))
-        if request.command.is_oneway or not texts.waits(properties) or not self._must_park():
+        if request.command.is_oneway or not texts.waits(properties) or not answers_wait(self._broker):
             return answer
-        self._park(request, answer, results[-1].end_offset)
+        failed = self._refuse(request, self._refusal("PYMQ_EFAILED"))
+        park(self._broker, request, answer, results[-1].end_offset, failed)
         return None
 
     def _put_message(
@@ -234,6 +237,8 @@ class SendProcessor:
             sys_flag=stored.sys_flag,
             reconsume_times=header.reconsume_times,
         )
+        if stored.topic == names.SCHEDULE_TOPIC:
+            self._broker.schedule.stored(stored.queue_id, result)
         return queue_id, kept[texts.UNIQUE_KEY], result
 
     def _put_batch(
@@ -302,23 +307,6 @@ class SendProcessor:
             full = f"{DISK_FULL} [CL: {ratio:5.2f} CQ: {ratio:5.2f} INDEX: {ratio:5.2f}]"
             remark = remark.replace(DISK_FULL, full)
         return SendRefused(code, remark, has_fields=has_fields)
-
-    def _must_park(self) -> bool:
-        """Whether answers wait for anything."""
-        store = self._broker.config.store
-        return store.flush_disk_type == "SYNC_FLUSH" or store.broker_role == "SYNC_MASTER"
-
-    def _park(self, request: Request, answer: Command, end_offset: int) -> None:
-        sync = self._broker.config.store.flush_disk_type == "SYNC_FLUSH"
-        late = ResponseCode.FLUSH_DISK_TIMEOUT if sync else ResponseCode.FLUSH_SLAVE_TIMEOUT
-        failed = self._refuse(request, self._refusal("PYMQ_EFAILED"))
-        self._broker.serve.park(
-            request.connection,
-            end_offset,
-            answer.encode(),
-            request.command.reply(late, fields=answer.fields).encode(),
-            failed.encode(),
-        )
 
 
 def split_batch(body: bytes) -> list[tuple[int, bytes, bytes]]:

@@ -66,6 +66,18 @@ def check_begun(broker: Broker, now_ms: int) -> None:
         raise SendRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {moment},{begin_ms % 1000:03d}")
 
 
+def check_role(broker: Broker) -> None:
+    """Whether this broker stores anything itself.
+
+    Raises:
+        SendRefused: a slave.
+    """
+    if broker.config.broker_role == SLAVE:
+        raise SendRefused(
+            ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while", has_fields=False
+        )
+
+
 def check_topic(broker: Broker, topic: str) -> None:
     """Whether clients may send to a topic of this name.
 

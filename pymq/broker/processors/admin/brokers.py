@@ -50,6 +50,7 @@ class BrokerAdmin:
         server.register(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean_queues)
         server.register(RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired)
         server.register(RequestCode.GET_BROKER_HA_STATUS, self.ha_status)
+        server.register(RequestCode.GET_ALL_DELAY_OFFSET, self.delay_offsets)
 
     async def update_config(self, request: Request) -> Command:
         """Change settings: at once where that can be, and in the file."""
@@ -109,6 +110,10 @@ class BrokerAdmin:
         result = await asyncio.get_running_loop().run_in_executor(broker.executor, broker.message_store.delete_expired)
         log.info("expired log removed files=%d", len(result.log_files))
         return request.command.reply()
+
+    async def delay_offsets(self, request: Request) -> Command:
+        """How far each delay level has been delivered, as delayOffset.json says it."""
+        return request.command.reply(body=self._broker.schedule.offsets.encode())
 
     async def ha_status(self, request: Request) -> Command:
         """A master without slaves."""
