@@ -150,6 +150,46 @@ class BrokerConfig:
     reject_transaction_message: bool = setting(
         False, "Whether transactional sends are refused.", alias="rejectTransactionMessage"
     )
+    transaction_time_out: int = setting(
+        6000,
+        "How old a half message must be before its producer is asked about it, unless it says a time of its own. "
+        "Shorter asks about transactions that are merely slow.",
+        alias="transactionTimeOut",
+        unit="ms",
+        low=0,
+        high=INT32_MAX,
+    )
+    transaction_check_interval: int = setting(
+        30_000,
+        "How often half messages without an end are asked about.",
+        alias="transactionCheckInterval",
+        unit="ms",
+        low=10,
+        high=INT32_MAX,
+    )
+    transaction_check_max: int = setting(
+        15,
+        "How often at most one half message is asked about; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
+        alias="transactionCheckMax",
+        low=1,
+        high=INT32_MAX,
+    )
+    transaction_op_msg_max_size: int = setting(
+        4096,
+        "Ends of transactions are noted in the log together, in messages of this size.",
+        alias="transactionOpMsgMaxSize",
+        unit="bytes",
+        low=1,
+        high=1 << 20,
+    )
+    transaction_op_batch_interval: int = setting(
+        3000,
+        "And at least so often. What a kill forgets is found again by the committed messages themselves.",
+        alias="transactionOpBatchInterval",
+        unit="ms",
+        low=10,
+        high=INT32_MAX,
+    )
     reject_pull_consumer_enable: bool = setting(
         False, "Whether heartbeats of pull consumers are ignored.", alias="rejectPullConsumerEnable"
     )

@@ -34,6 +34,7 @@ from pymq.broker.serving import client_config, make_serve, serve_config, server_
 from pymq.broker.store import BrokerStore
 from pymq.broker.topics import TopicManager
 from pymq.broker.traffic import SAMPLE_S, Traffic
+from pymq.broker.transaction.service import TransactionService
 from pymq.clock import Clock, SystemClock
 from pymq.errors import ConfigError
 from pymq.namesrv.config import NamesrvConfig
@@ -165,6 +166,8 @@ class Broker:
         self.schedule = ScheduleService(self)
         await self.schedule.start()
         self._closers.append(self.schedule.stop)
+        self.transactions = TransactionService(self)
+        await self.transactions.start()
         client = RemotingClient(client_config(config))
         self._closers.append(client.close)
         self.registration = Registration(self, client)
@@ -184,6 +187,7 @@ class Broker:
         self._spawn(self._expire_clients())
         self._spawn(self._sample_traffic())
         self._spawn(self._await_sends())
+        self._spawn(self.transactions.run())
 
     async def _open_store(self) -> None:
         try:
@@ -262,6 +266,7 @@ class Broker:
         self.serve.stop_holds()
         await self._settle()
         await self.server.stop()
+        await self.transactions.stop()
         await self.offsets.save()
 
     async def _settle(self) -> None:

@@ -14,6 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.broker import names
 from pymq.broker.processors.send_checks import TRANSACTION_COMMIT, TRANSACTION_MASK, SendRefused
 from pymq.broker.schedule.levels import level_of
+from pymq.broker.transaction.half import (
+    CHECK_TIMES,
+    HALF_QUEUE,
+    ORIGIN,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_ID,
+    UNIQUE_KEY,
+)
 from pymq.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -21,6 +31,9 @@ if TYPE_CHECKING:
 
 HALF = "TRAN_MSG"
 TIMER_OUT = "TIMER_OUT_MS"
+BROKERS_OWN = frozenset({ORIGIN, CHECK_TIMES})  # of a half message; a client's would end another's transaction
+# What the broker says of every message and what checks add to a half (its origin, its count) must fit besides.
+HALF_PROPERTIES_MAX = 32_767 - 512
 TIMER_ASKED = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
 
@@ -52,18 +65,56 @@ def redirect(
     # Compat: clients before 4.6.1 send a message back with the mark of its transaction still on it.
     if properties.get(HALF, "").lower() == "true" and not (reconsume_times > 0 and level > 0):
         return to_transaction(broker, message)
-    if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+    return by_time(broker, message, now_ms)
+
+
+def by_time(broker: Broker, message: Redirected, now_ms: int) -> Redirected:
+    """Where a message that is no half (any more) is stored: by its delay level, its delivery time, or neither.
+
+    Raises:
+        SendRefused: it asks for something that cannot be had.
+    """
+    if message.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
         return message
+    level = level_of(message.properties)
     if level > 0:
         return to_level(broker, message, level)
-    if topic != names.TIMER_TOPIC and TIMER_OUT not in properties and not properties.keys().isdisjoint(TIMER_ASKED):
+    timed = TIMER_OUT not in message.properties and not message.properties.keys().isdisjoint(TIMER_ASKED)
+    if timed and message.topic != names.TIMER_TOPIC:
         return to_timer(broker, message, now_ms)
     return message
 
 
 def to_transaction(broker: Broker, message: Redirected) -> Redirected:
-    """A half message, in the half topic until its producer decides."""
-    raise SendRefused(ResponseCode.SYSTEM_ERROR, "transaction messages (TRAN_MSG) are not supported yet")
+    """A half message, in the half topic until its producer decides (TransactionalMessageBridge.parseHalfMessageInner).
+
+    Differs: a half message that asks for a delay as well waits as a half first and for its time from its commit on;
+    Apache stores it as delayed and drops it when it is due.
+
+    Raises:
+        SendRefused: transactions are not wanted here, or it does not say whom to ask about it.
+    """
+    properties, config = message.properties, broker.config
+    if config.reject_transaction_message:
+        remark = f"the broker[{config.broker_ip1}] sending transaction message is forbidden"
+        raise SendRefused(ResponseCode.NO_PERMISSION, remark)
+    if not properties.get(PRODUCER_GROUP):
+        # Differs: Apache stores it, can never ask about it, and gives it up.
+        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, "a half message (TRAN_MSG) needs its producer group (PGROUP)")
+    kept = {name: value for name, value in properties.items() if name not in BROKERS_OWN}
+    added = {
+        TRANSACTION_ID: properties[UNIQUE_KEY],
+        REAL_TOPIC: message.topic,
+        REAL_QUEUE_ID: str(message.queue_id),
+    }
+    stored = kept | added
+    size = sum(len(name.encode()) + len(value.encode("utf-8", "replace")) + 2 for name, value in stored.items())
+    if size > HALF_PROPERTIES_MAX:
+        remark = (
+            f"a half message has {size} bytes of properties: at most {HALF_PROPERTIES_MAX} leave room for its checks"
+        )
+        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    return Redirected(names.HALF_TOPIC, HALF_QUEUE, stored, message.sys_flag & ~TRANSACTION_MASK)
 
 
 def to_level(broker: Broker, message: Redirected, level: int) -> Redirected:

@@ -87,7 +87,7 @@ def broker_info(broker: Broker) -> dict[str, str]:
     table["pymq.order_locks"] = str(sum(1 for _ in broker.order_locks.held()))
     table |= inconsistencies(broker)
     table |= {f"pymq.{name}": str(value) for name, value in sorted(stats.items())}
-    return table | broker.schedule.runtime_info() | served_info(broker)
+    return table | broker.schedule.runtime_info() | broker.transactions.info() | served_info(broker)
 
 
 def inconsistencies(broker: Broker) -> dict[str, str]:

@@ -262,7 +262,6 @@ def test_what_cannot_be_sent_to_is_refused_in_apache_s_words(wire, topic, more, 
     ("properties", "words"),
     [
         ("TIMER_DELAY_SEC\x013\x02", "timed messages (TIMER_DELAY_SEC)"),
-        ("TRAN_MSG\x01true\x02", "transaction messages"),
     ],
 )
 def test_a_feature_that_is_not_there_is_named_and_nothing_is_stored(broker, wire, properties, words):

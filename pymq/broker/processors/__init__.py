@@ -16,6 +16,7 @@ PROCESSORS = (
     ("send", "SendProcessor"),
     ("send_back", "SendBackProcessor"),
     ("reply", "ReplyProcessor"),
+    ("end_transaction", "EndTransactionProcessor"),
     ("pull", "PullProcessor"),
     ("offsets", "OffsetProcessor"),
     ("query", "QueryProcessor"),

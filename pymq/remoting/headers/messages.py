@@ -74,3 +74,17 @@ class RecallMessageResponseHeader(Header):
     """Its answer."""
 
     msg_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class EndTransactionRequestHeader(TopicHeader):
+    """END_TRANSACTION (37): commit (8), roll back (12) or leave undecided (0) a half message."""
+
+    topic: str | None = None
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
+    from_transaction_check: bool = False
+    msg_id: str
+    transaction_id: str | None = None

@@ -1,0 +1,313 @@
+"""Rounds that ask producers about half messages without an end (TransactionalMessageServiceImpl.check).
+
+A round first looks at the half messages nobody has looked at yet, up to the first that is too young, then goes over
+those that wait. Whatever is wrong with one of them, the next is reached: an unreadable record is counted and left
+behind, one that cannot be asked about waits without being in the way.
+
+Differs from Apache:
+- a half of a group without a live producer is not counted as checked, so it is never given up unasked;
+- a half older than `fileReservedTime` is asked about at least once before it is given up;
+- a half within its own immunity time waits in memory instead of being put again each round, and without being counted;
+- at most CHECKS_PER_CONNECTION checks go to one producer at a time: a Java producer drops what exceeds its queue of
+  2,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pymq._core._store import ReceivedMessage
+from pymq.broker import names
+from pymq.broker.topic_config import PERM_READ_WRITE
+from pymq.broker.transaction import records
+from pymq.broker.transaction.half import HALF_QUEUE, Half, read_half
+from pymq.broker.transaction.ledger import End
+from pymq.errors import (
+    CorruptRecordError,
+    InvalidArgumentError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotFoundError,
+    PropertiesTooLargeError,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+    from pymq.broker.transaction.service import TransactionService
+
+ROUND_MS_MAX = 60_000
+READ_COUNT = 32
+CHECKS_PER_CONNECTION = 2000
+SPAN_MAX = 100_000  # half offsets between progress and cursor; bounds what is kept in memory and read at a start
+HOUR_MS = 3_600_000
+GIVEN_UP_QUEUES = 1
+RENEW_SHARE = 4  # a half that waits is put again when this part of the retention time has passed over its record
+
+# What the store refuses because of the message itself: with another one it may be content.
+ITS_OWN = (MessageTooLargeError, PropertiesTooLargeError, InvalidTopicError, InvalidArgumentError)
+
+log = logging.getLogger("pymq.broker")
+
+
+class Step(IntEnum):
+    """What a round does with a half message."""
+
+    WAIT = 0
+    CHECK = 1
+    RENEW = 2  # put it again, uncounted, because its record is in the way or would be removed
+    GIVE_UP = 3
+
+
+class Loaded(NamedTuple):
+    """A half message with its record."""
+
+    half: Half
+    message: ReceivedMessage
+    record: bytes
+
+
+class CheckRounds:
+    """Looks at pending half messages, round by round."""
+
+    def __init__(self, broker: Broker, service: TransactionService) -> None:
+        """No round yet."""
+        self._broker = broker
+        self._service = service
+        self._turn = 0  # of producers, so that checks go round
+        self._silent: set[str] = set()  # groups whose lack of a producer has been said
+
+    async def run(self, *, scan: bool = True) -> bool:
+        """One round; without *scan* only over those that wait. Whether some wait for a producer to have room.
+
+        Raises:
+            StoreError: the store refuses; the next round goes on from here.
+        """
+        begin_ms = self._broker.clock.now_ms()
+        if scan:
+            self._silent.clear()
+            await self._scan(begin_ms)
+        more = await self._go_over(begin_ms)
+        self._service.settle()
+        return more
+
+    # ---- looking at new ones -------------------------------------------------------------------------------------
+
+    async def _scan(self, begin_ms: int) -> None:
+        """Move the cursor to the first half that is too young, or was stored after the round began."""
+        ledger = self._service.ledger
+        while not self._is_over(begin_ms):
+            ledger.advance()
+            low, end = self._service.queue_range(names.HALF_TOPIC)
+            if ledger.cursor < low:
+                self._service.counts["removed"] += low - ledger.cursor
+                log.error("half messages removed by retention from=%d to=%d", ledger.cursor, low)
+                ledger.skip_to(low)
+            if ledger.cursor >= end:
+                return
+            messages = await self._read(ledger.cursor)
+            if messages is None:
+                continue
+            if not all(self._look_at(message, begin_ms) for message in messages):
+                return
+
+    async def _read(self, offset: int) -> list[ReceivedMessage] | None:
+        """Half messages from *offset* on; None when there was none to be had there and the cursor has moved."""
+        loop, store = asyncio.get_running_loop(), self._broker.store
+        try:
+            messages = await loop.run_in_executor(
+                self._broker.executor, lambda: store.read(names.HALF_TOPIC, HALF_QUEUE, offset, READ_COUNT, False)
+            )
+        except CorruptRecordError as error:
+            log.error("half message unreadable offset=%d error=%s", offset, error)
+            messages = []
+        except NotFoundError as error:  # retention was faster
+            log.warning("half message gone offset=%d error=%s", offset, error)
+            messages = []
+        if not messages:
+            self._service.counts["unreadable"] += 1
+            self._service.ledger.unreadable(offset)
+            return None
+        return messages
+
+    def _look_at(self, message: ReceivedMessage, begin_ms: int) -> bool:
+        """Take note of one at the cursor; False when the round goes no further."""
+        ledger = self._service.ledger
+        offset = int(message.queue_offset)
+        ledger.skip_to(offset)
+        if ledger.is_done(offset):
+            ledger.skip_to(offset + 1)
+            return True
+        half = read_half(message)
+        if half is None:  # the queue names a record of another topic: damage
+            self._service.counts["unreadable"] += 1
+            ledger.unreadable(offset)
+            return True
+        if half.store_ms >= begin_ms or (half.immunity_ms < 0 and self._is_immune(half)):
+            return False
+        ledger.wait(half)
+        return True
+
+    # ---- going over those that wait ------------------------------------------------------------------------------
+
+    async def _go_over(self, begin_ms: int) -> bool:
+        ledger = self._service.ledger
+        asked: Counter[int] = Counter()
+        more = False
+        crowd_end = ledger.cursor - SPAN_MAX
+        batch: list[tuple[Half, Step, int]] = []
+        for half in list(ledger.waiting.values()):
+            if self._is_over(begin_ms):
+                break
+            if half.offset not in ledger.waiting:
+                continue
+            step, connection = self._decide(half, asked)
+            if step is Step.WAIT and connection:
+                more = True
+            if step is Step.WAIT and half.offset < crowd_end:
+                step = Step.RENEW
+            if step is not Step.WAIT:
+                batch.append((half, step, connection))
+            if len(batch) >= READ_COUNT:
+                await self._act(batch)
+                batch = []
+        await self._act(batch)
+        return more
+
+    def _decide(self, half: Half, asked: Counter[int]) -> tuple[Step, int]:
+        """What to do, and whom to ask (or, with WAIT, whose turn it would be)."""
+        config = self._broker.config
+        age_ms = self._age_ms(half)
+        retention_ms = config.store.file_reserved_time_hours * HOUR_MS
+        if not half.whole or half.checks >= config.transaction_check_max:
+            return Step.GIVE_UP, 0
+        if half.checks > 0 and age_ms > retention_ms:
+            return Step.GIVE_UP, 0
+        old = self._broker.clock.now_ms() - half.store_ms > retention_ms // RENEW_SHARE
+        idle = Step.RENEW if old else Step.WAIT
+        if self._is_immune(half):
+            return idle, 0
+        connection = self._producer(half.group)
+        if connection is None:
+            self._service.counts["unanswered"] += 1
+            return idle, 0
+        if asked[connection] >= CHECKS_PER_CONNECTION:
+            return Step.WAIT, connection
+        asked[connection] += 1
+        return Step.CHECK, connection
+
+    def _age_ms(self, half: Half) -> int:
+        """Since its birth; a producer's clock that is ahead of ours does not make it younger than its record."""
+        return self._broker.clock.now_ms() - min(half.born_ms, half.store_ms)
+
+    def _is_immune(self, half: Half) -> bool:
+        """Whether it is too early to ask. A clock that went back (an age below 0) does not keep us from it."""
+        timeout_ms = self._broker.config.transaction_time_out
+        age_ms = self._age_ms(half)
+        if half.immunity_ms >= 0:
+            return age_ms <= half.immunity_ms
+        return 0 <= age_ms <= timeout_ms
+
+    def _producer(self, group: str) -> int | None:
+        """A connection of a live producer of *group*, another one each time."""
+        channels = self._broker.clients.producers(group)
+        for step in range(len(channels)):
+            channel = channels[(self._turn + step) % len(channels)]
+            if self._broker.server.peer(channel.connection) is not None:
+                self._turn += 1
+                return channel.connection
+        if group not in self._silent:
+            self._silent.add(group)
+            log.warning("no live producer to ask about its transactions group=%s", group)
+        return None
+
+    async def _act(self, batch: list[tuple[Half, Step, int]]) -> None:
+        """Read the records of a batch, then do with each what was decided if it is still pending.
+
+        Raises:
+            StoreError: the store refuses whatever it is given.
+        """
+        if not batch:
+            return
+        if self._broker.topics.get(names.CHECK_MAX_TIME_TOPIC) is None:
+            await self._broker.topics.create_on_send_back(
+                names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUES, PERM_READ_WRITE, 0
+            )
+        loop = asyncio.get_running_loop()
+        loaded = await loop.run_in_executor(self._broker.executor, self._load, [half for half, _, _ in batch])
+        for (half, step, connection), found in zip(batch, loaded, strict=True):
+            if found is None:
+                if half.offset in self._service.ledger.waiting:
+                    self._service.counts["unreadable"] += 1
+                    self._service.ledger.end(half.origin, End.UNREADABLE, half.offset)
+            elif half.offset in self._service.ledger.waiting and await self._is_pending(found):
+                try:
+                    self._do(found, step, connection)
+                except ITS_OWN as error:
+                    self._set_aside(found, error)
+        await asyncio.sleep(0)
+
+    async def _is_pending(self, loaded: Loaded) -> bool:
+        """Whether it has not ended; where that cannot be told it waits."""
+        try:
+            return await self._service.is_pending(loaded.message, loaded.half)
+        except StoreError as error:
+            log.error("not known whether committed key=%s error=%s", loaded.half.key, error)
+            return False
+
+    def _set_aside(self, loaded: Loaded, error: StoreError) -> None:
+        """Give up what cannot be put again (of Apache's: our own leaves room for it), so that it is not in the way."""
+        log.error("half message cannot be put again key=%s error=%s", loaded.half.key, error)
+        try:
+            self._do(loaded, Step.GIVE_UP, 0)
+        except ITS_OWN:
+            self._service.counts["unreadable"] += 1
+            self._service.ended(loaded.half, End.UNREADABLE)
+
+    def _load(self, halves: list[Half]) -> list[Loaded | None]:
+        """Their records; None for one that cannot be read. Waits for the disk."""
+        found: list[Loaded | None] = []
+        for half in halves:
+            try:
+                message = self._broker.store.read_record(half.physical_offset)
+                record = self._broker.store.record(half.physical_offset)
+            except (CorruptRecordError, NotFoundError) as error:
+                log.error("half message unreadable offset=%d error=%s", half.offset, error)
+                record = None
+            found.append(None if record is None else Loaded(half, message, record))
+        return found
+
+    def _do(self, loaded: Loaded, step: Step, connection: int) -> None:
+        """One step for one half message, whole.
+
+        Raises:
+            StoreError: the store refuses, and nothing has changed.
+        """
+        half, message, record = loaded
+        service = self._service
+        if step is Step.GIVE_UP:
+            records.give_up(self._broker, message)
+            service.ended(half, End.GIVEN_UP)
+            service.counts["discarded"] += 1
+            log.error(
+                "transaction given up topic=%s key=%s group=%s checks=%d: see %s",
+                half.topic, half.key, half.group, half.checks, names.CHECK_MAX_TIME_TOPIC,
+            )  # fmt: skip
+            return
+        checks = half.checks + (step is Step.CHECK)
+        place, properties = records.put_half_again(self._broker, message, half, checks)
+        service.ledger.moved(half.offset, half.origin, place.queue_offset)
+        if step is Step.RENEW:
+            service.counts["renewed"] += 1
+            return
+        command = records.check_command(self._broker, half, record, place, properties)
+        if self._broker.server.push(connection, command):
+            service.counts["checked"] += 1
+
+    def _is_over(self, begin_ms: int) -> bool:
+        """Whether the round has taken its time; the next goes on."""
+        return self._broker.clock.now_ms() - begin_ms > ROUND_MS_MAX

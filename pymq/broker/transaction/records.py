@@ -1,0 +1,223 @@
+"""What transactions put into the log, and what they look for in it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pymq._core._serve import PutResult
+from pymq._core._store import ReceivedMessage, Store
+from pymq.broker import names
+from pymq.broker.redirect import Redirected, by_time
+from pymq.broker.transaction.half import (
+    CHECK_TIMES,
+    COMMIT_FLAG,
+    FLAG_MASK,
+    HALF_QUEUE,
+    ORIGIN,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    Half,
+    host_of,
+    read_half,
+)
+from pymq.errors import NotFoundError, StoreError
+from pymq.remoting.codes import RequestCode
+from pymq.remoting.command import Command, next_opaque
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+CRC = "__CRC32#"  # the store writes it again
+GIVEN_UP_QUEUE = 0
+LOOK_COUNT = 64  # records with the key of one transaction that are looked at
+SCAN_COUNT = 256
+MAGIC_V1, MAGIC_V2 = -626843481, -626843477
+TOPIC_V1_SIZE_MAX = 127
+BORN_HOST_V6, STORE_HOST_V6 = 1 << 4, 1 << 5
+# Places in a record; the hosts make the rest move.
+TOTAL_SIZE_AT, MAGIC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, BORN_HOST_AT = 0, 4, 12, 20, 28, 48
+
+
+# ---- putting -----------------------------------------------------------------------------------------------------
+
+
+def edit(raw: bytes, remove: frozenset[str], add: Mapping[str, str]) -> bytes:
+    """Properties as stored, without those of *remove* and with those of *add*; all others byte for byte."""
+    gone = {name.encode() for name in (*remove, *add, CRC)}
+    kept = [piece for piece in raw.split(b"\x02") if piece and piece.partition(b"\x01")[0] not in gone]
+    kept += [f"{name}\x01{value}".encode() for name, value in add.items()]
+    return b"".join(piece + b"\x02" for piece in kept)
+
+
+def put_again(
+    broker: Broker,
+    message: ReceivedMessage,
+    topic: str,
+    queue_id: int,
+    properties: bytes,
+    *,
+    sys_flag: int,
+    prepared_offset: int = 0,
+) -> PutResult:
+    """A record once more, elsewhere.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    return broker.serve.put(
+        topic,
+        queue_id,
+        message.body,
+        properties,
+        born_host=host_of(message.born_host),
+        born_timestamp_ms=message.born_timestamp_ms,
+        flag=message.flag,
+        sys_flag=sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+    )
+
+
+def target_of(broker: Broker, message: ReceivedMessage, half: Half) -> Redirected:
+    """Where a half message goes when it is committed: where it was sent to, or where it waits for its time.
+
+    Raises:
+        SendRefused: its time cannot be had.
+    """
+    sys_flag = message.sys_flag & ~FLAG_MASK | COMMIT_FLAG
+    properties = message.properties
+    for name in (REAL_TOPIC, REAL_QUEUE_ID, ORIGIN, CRC):
+        properties.pop(name, None)
+    plain = Redirected(half.topic, half.queue_id, properties, sys_flag)
+    return by_time(broker, plain, broker.clock.now_ms())
+
+
+def commit(broker: Broker, message: ReceivedMessage, half: Half) -> PutResult:
+    """Put a half message where it was meant to go. TRAN_MSG and PGROUP stay on it, as Apache leaves them.
+
+    Raises:
+        StoreError: the store refuses.
+        SendRefused: its delivery time cannot be had.
+    """
+    target = target_of(broker, message, half)
+    before = message.properties
+    added = {name: value for name, value in target.properties.items() if before.get(name) != value}
+    removed = frozenset(before) - frozenset(target.properties)
+    return put_again(
+        broker,
+        message,
+        target.topic,
+        target.queue_id,
+        edit(message.raw_properties, removed, added),
+        sys_flag=target.sys_flag,
+        prepared_offset=half.physical_offset,
+    )
+
+
+def put_half_again(broker: Broker, message: ReceivedMessage, half: Half, checks: int) -> tuple[PutResult, bytes]:
+    """Put a half message at its queue's end, with *checks* as its count; where it is, and its properties.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    added = {ORIGIN: str(half.origin)} | ({CHECK_TIMES: str(checks)} if checks else {})
+    properties = edit(message.raw_properties, frozenset(), added)
+    result = put_again(broker, message, names.HALF_TOPIC, HALF_QUEUE, properties, sys_flag=message.sys_flag)
+    return result, properties
+
+
+def give_up(broker: Broker, message: ReceivedMessage) -> PutResult:
+    """Put a half message that nobody ends where an administrator finds it. The topic must be there.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    properties = edit(message.raw_properties, frozenset(), {})
+    return put_again(broker, message, names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUE, properties, sys_flag=message.sys_flag)
+
+
+# ---- asking a producer -------------------------------------------------------------------------------------------
+
+
+def check_command(broker: Broker, half: Half, record: bytes, place: PutResult, properties: bytes) -> Command:
+    """CHECK_TRANSACTION_STATE: the half message with its own topic and queue, at the place it was put again."""
+    offset_id = f"{broker.serve.host_hex}{place.physical_offset:016X}"
+    fields = {
+        "topic": names.HALF_TOPIC,
+        "tranStateTableOffset": str(place.queue_offset),
+        "commitLogOffset": str(place.physical_offset),
+        "msgId": half.key,
+        "transactionId": half.key,
+        "offsetMsgId": offset_id,
+        "bname": broker.config.broker_name,
+    }
+    body = check_body(record, half, place, properties)
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, fields, body, opaque=next_opaque())
+
+
+def check_body(record: bytes, half: Half, place: PutResult, properties: bytes) -> bytes:
+    """*record* as the message its producer sent, with its new places (MessageDecoder.encode)."""
+    (sys_flag,) = struct.unpack_from(">i", record, 36)
+    born, store = 20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8
+    body_at = BORN_HOST_AT + born + 8 + store + 4 + 8
+    (body_size,) = struct.unpack_from(">i", record, body_at)
+    topic = half.topic.encode()
+    short = len(topic) <= TOPIC_V1_SIZE_MAX
+    head = bytearray(record[: body_at + 4 + body_size])
+    tail = struct.pack(">b" if short else ">h", len(topic)) + topic + struct.pack(">h", len(properties)) + properties
+    struct.pack_into(">ii", head, TOTAL_SIZE_AT, len(head) + len(tail), MAGIC_V1 if short else MAGIC_V2)
+    struct.pack_into(">i", head, QUEUE_ID_AT, half.queue_id)
+    struct.pack_into(">qq", head, QUEUE_OFFSET_AT, place.queue_offset, place.physical_offset)
+    return bytes(head) + tail
+
+
+# ---- looking -----------------------------------------------------------------------------------------------------
+
+
+def find_committed(store: Store, half: Half, targets: set[tuple[str, int]], *, indexed: bool) -> bool:
+    """Whether the transaction of *half* is in the log as a committed message, in one of *targets* (topic, queue).
+
+    For half messages of an earlier run: a kill may have come between the committed message and its op message. By
+    the index; without one (`messageIndexEnable=false`) by reading the queues from the half's time on. Waits for the
+    disk.
+
+    Raises:
+        StoreError: it cannot be told.
+    """
+    return any(
+        is_commit_of(store, half, found)
+        for topic, queue_id in targets
+        for found in (
+            store.query(topic, half.key, half.store_ms, max_count=LOOK_COUNT)
+            if indexed and half.key
+            else scan(store, topic, queue_id, half.store_ms)
+        )
+    )
+
+
+def scan(store: Store, topic: str, queue_id: int, since_ms: int) -> list[ReceivedMessage]:
+    """The committed messages of a queue from a time on."""
+    found: list[ReceivedMessage] = []
+    try:
+        offset = store.offset_by_time(topic, queue_id, since_ms)
+        while messages := store.read(topic, queue_id, offset, SCAN_COUNT, settle=False):
+            found += [message for message in messages if message.sys_flag & FLAG_MASK == COMMIT_FLAG]
+            offset = type(offset)(messages[-1].queue_offset + 1)
+    except NotFoundError:
+        pass
+    return found
+
+
+def is_commit_of(store: Store, half: Half, message: ReceivedMessage) -> bool:
+    """Whether *message* is what some copy of *half* was committed to."""
+    if message.sys_flag & FLAG_MASK != COMMIT_FLAG:
+        return False
+    if message.prepared_transaction_offset == half.physical_offset:
+        return True
+    try:
+        copy = read_half(store.read_record(message.prepared_transaction_offset))
+    except StoreError:
+        return False
+    return copy is not None and (copy.origin, copy.key) == (half.origin, half.key)

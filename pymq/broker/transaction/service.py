@@ -1,0 +1,255 @@
+"""The transactions of one broker: ending them, and the state they need. Lives on the control loop.
+
+Order of writing, which is what "exactly once" rests on:
+
+1. A commit puts the message into the log, and at once, without giving the loop to anybody else in between, marks the
+   transaction as ended in memory. A second END_TRANSACTION of any copy of the half finds that mark.
+2. The op message follows. A kill between the two leaves a committed message without one: half messages of an earlier
+   run are therefore looked up among the committed messages before they are committed or asked about.
+3. A half that is put again names its origin, so that a start knows its copies for one transaction, however far the
+   saved progress lags behind.
+4. Progress is published only when the log is flushed as far as it was written when the progress was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pymq._core._serve import PutResult
+from pymq._core._store import ReceivedMessage
+from pymq.broker import names
+from pymq.broker.processors.send_checks import SendRefused
+from pymq.broker.transaction import records
+from pymq.broker.transaction.checks import CheckRounds
+from pymq.broker.transaction.half import HALF_QUEUE, Half, read_half
+from pymq.broker.transaction.ledger import End, Ledger
+from pymq.broker.transaction.ops import OpMessages, read_op
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+GROUP = "CID_RMQ_SYS_TRANS"  # MixAll.CID_SYS_RMQ_TRANS: whose consumer offsets the progress is
+HOT_BYTES = 4 << 20  # of the log's end: read on the loop, it is in memory; older records are read in the small pool
+LOAD_COUNT = 256
+VISIBLE_POLL_S = 0.002
+VISIBLE_WAIT_S = 3.0  # a half that is answered but not yet readable (transient pool) becomes so within this time
+FLUSH_POLL_S = 0.01
+
+log = logging.getLogger("pymq.broker")
+
+
+class TransactionService:
+    """Half messages from their commit, rollback or neglect to their end."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Not started."""
+        self._broker = broker
+        self.ledger = Ledger()
+        self.ops = OpMessages(broker, self.ledger)
+        self.checks = CheckRounds(broker, self)
+        self.counts: Counter[str] = Counter()
+        self.begin_offset = 0  # of the log at this start: half messages below it are an earlier run's
+        self._candidate: tuple[int, int, int] | None = None  # half and op progress, and what must be flushed for them
+
+    # ---- start and stop ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Learn from both queues which half messages are pending. Before anybody is served."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._broker.executor, self._load)
+
+    def _load(self) -> None:
+        serve, store = self._broker.serve, self._broker.store
+        self.begin_offset = int(store.watermarks()["written"])
+        low, _ = self.queue_range(names.HALF_TOPIC)
+        op_low, _ = self.queue_range(names.OP_HALF_TOPIC)
+        saved = serve.offset_query(GROUP, names.HALF_TOPIC, HALF_QUEUE)
+        op_saved = serve.offset_query(GROUP, names.OP_HALF_TOPIC, HALF_QUEUE)
+        self.ledger.progress = self.ledger.cursor = max(low, saved or 0)
+        self.ledger.op_progress = max(op_low, op_saved or 0)
+        halves = filter(None, map(read_half, self._messages(names.HALF_TOPIC, self.ledger.progress)))
+        ops = (
+            (int(message.queue_offset), read_op(message.body, message.tags))
+            for message in self._messages(names.OP_HALF_TOPIC, self.ledger.op_progress)
+        )
+        self.ledger.load(halves, ops)
+        self.ledger.advance()
+
+    def _messages(self, topic: str, offset: int) -> Iterator[ReceivedMessage]:
+        """Everything readable of a queue from *offset* on. Waits for the disk."""
+        _, end = self.queue_range(topic)
+        while offset < end:
+            try:
+                found = self._broker.store.read(topic, HALF_QUEUE, offset, LOAD_COUNT, settle=False)
+            except CorruptRecordError as error:
+                log.error("record left out topic=%s offset=%d error=%s", topic, offset, error)
+                found = []
+            yield from found
+            offset = found[-1].queue_offset + 1 if found else offset + 1
+
+    def queue_range(self, topic: str) -> tuple[int, int]:
+        """First offset and end of queue 0 of *topic*; 0 and 0 when it has none."""
+        try:
+            low, end = self._broker.store.queue_range(topic, HALF_QUEUE, settle=False)
+        except NotFoundError:
+            return 0, 0
+        return int(low), int(end)
+
+    async def run(self) -> None:
+        """Write op messages and ask producers until cancelled. One failure is logged; the next pass tries again."""
+        clock, config = self._broker.clock, self._broker.config
+        next_round_s = clock.monotonic_s() + config.transaction_check_interval / 1000
+        whole = True
+        while True:
+            config = self._broker.config
+            until_s = max(0.0, next_round_s - clock.monotonic_s())
+            await asyncio.sleep(min(config.transaction_op_batch_interval / 1000, until_s))
+            try:
+                self.settle()
+                if clock.monotonic_s() >= next_round_s:
+                    more = await self.checks.run(scan=whole)
+                    whole = not more
+                    delay_s = config.transaction_check_interval / 1000
+                    next_round_s = clock.monotonic_s() + (min(1.0, delay_s) if more else delay_s)
+            except (StoreError, OSError) as error:
+                next_round_s = clock.monotonic_s() + config.transaction_check_interval / 1000
+                log.error("transaction check failed, tried again later error=%s", error)
+
+    async def stop(self) -> None:
+        """Write what is known into the log and the table of offsets. Nobody is served any more."""
+        if not self.ops.write():
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._broker.executor, self._broker.store.flush)
+        self._candidate = None
+        self.settle()
+
+    # ---- progress ------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Write op messages; move the progress on and publish it as far as the log is flushed for it."""
+        self.ops.write()
+        self.ledger.advance()
+        self.publish()
+
+    def publish(self) -> None:
+        """Let the consumer offsets say the progress, once what it vouches for is on stable storage."""
+        marks = self._broker.store.watermarks()
+        if self._candidate is None:
+            self._candidate = (self.ledger.progress, self.ledger.op_progress, int(marks["written"]))
+        progress, op_progress, needed = self._candidate
+        if int(marks["flushed"]) < needed:
+            return
+        self._candidate = None
+        serve = self._broker.serve
+        for topic, offset in ((names.HALF_TOPIC, progress), (names.OP_HALF_TOPIC, op_progress)):
+            if (serve.offset_query(GROUP, topic, HALF_QUEUE) or 0) < offset:
+                serve.offset_commit(GROUP, topic, HALF_QUEUE, offset)
+
+    # ---- ending --------------------------------------------------------------------------------------------------
+
+    async def find(self, physical_offset: int) -> tuple[ReceivedMessage, Half] | None:
+        """The half message whose record begins there; waits for one that is answered but not yet readable."""
+        store, clock = self._broker.store, self._broker.clock
+        end_s = clock.monotonic_s() + VISIBLE_WAIT_S
+        while True:
+            marks = store.watermarks()
+            if not marks["min"] <= physical_offset < marks["written"]:
+                return None
+            if physical_offset < marks["visible"] or clock.monotonic_s() > end_s:
+                break
+            await asyncio.sleep(VISIBLE_POLL_S)
+        try:
+            if physical_offset >= marks["visible"] - HOT_BYTES:
+                message = store.read_record(physical_offset)
+            else:
+                loop = asyncio.get_running_loop()
+                message = await loop.run_in_executor(self._broker.executor, store.read_record, physical_offset)
+        except StoreError as error:
+            log.warning("no half message physical_offset=%d because=%s", physical_offset, error)
+            return None
+        half = read_half(message)
+        return None if half is None else (message, half)
+
+    async def is_pending(self, message: ReceivedMessage, half: Half) -> bool:
+        """Whether the transaction has not ended; looks for its committed message if an earlier run may have put it.
+
+        Raises:
+            StoreError: that cannot be told.
+        """
+        if self.ledger.head(half.offset, half.origin) is None:
+            return False
+        if half.physical_offset < self.begin_offset and await self.was_committed(message, half):
+            if self.ledger.head(half.offset, half.origin) is not None:
+                self.ended(half, End.COMMITTED)
+            return False
+        return self.ledger.head(half.offset, half.origin) is not None
+
+    async def was_committed(self, message: ReceivedMessage, half: Half) -> bool:
+        """Whether the log has the committed message of this transaction.
+
+        Raises:
+            StoreError: that cannot be told.
+        """
+        targets = {(half.topic, half.queue_id)}
+        try:
+            target = records.target_of(self._broker, message, half)
+            targets.add((target.topic, target.queue_id))
+        except SendRefused:
+            pass
+        indexed = self._broker.config.store.message_index_enable
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._broker.executor,
+            lambda: records.find_committed(self._broker.store, half, targets, indexed=indexed),
+        )
+
+    def commit(self, message: ReceivedMessage, half: Half) -> PutResult:
+        """Commit a pending transaction.
+
+        Raises:
+            StoreError: the store refuses; it stays pending.
+            SendRefused: its delivery time cannot be had; it stays pending.
+        """
+        result = records.commit(self._broker, message, half)
+        self.ended(half, End.COMMITTED)
+        self.counts["committed"] += 1
+        return result
+
+    def roll_back(self, half: Half) -> None:
+        """Roll a pending transaction back."""
+        self.ended(half, End.ROLLED_BACK)
+        self.counts["rolled_back"] += 1
+
+    def ended(self, half: Half, how: End) -> None:
+        """A transaction has ended; its op message will follow."""
+        self.ops.add(self.ledger.end(half.origin, how, half.offset))
+
+    # ---- looking -------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, str]:
+        """For GET_BROKER_RUNTIME_INFO."""
+        _, end = self.queue_range(names.HALF_TOPIC)
+        table = {name: self.counts[name] for name in COUNTS}
+        table["pending"] = self.ledger.pending_count(end)
+        table["waiting"] = len(self.ledger.waiting)
+        table["op_unwritten"] = self.ops.unwritten
+        return {f"pymq.transaction.{name}": str(value) for name, value in sorted(table.items())}
+
+
+COUNTS = (
+    "committed",
+    "rolled_back",
+    "checked",
+    "discarded",
+    "repeated",
+    "renewed",
+    "unanswered",
+    "unreadable",
+    "removed",
+)

@@ -1,0 +1,521 @@
+"""Transactions over the wire: half messages, END_TRANSACTION, checks; each by frames as a producer writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+import pymq
+from pymq.broker import names
+from pymq.broker.transaction import checks
+from pymq.remoting.codes import RequestCode, ResponseCode
+from pymq.remoting.json_dialect import loads
+from tests.broker.transactions import COMMIT, ROLLBACK, SMALL, UNKNOWN, DrivenBroker, Producer
+from tests.broker.wire import send_fields
+from tests.reference.record import decode_record
+
+KEY = "UNIQ_KEY\x017F00000100010000000000000000000\x02"
+
+
+@pytest.fixture
+def driven(tmp_path):
+    """A broker that checks when it is told to."""
+    with DrivenBroker(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def producer(driven):
+    """A live producer of group P."""
+    with Producer(driven) as connected:
+        yield connected
+
+
+def committed(driven, topic="T", queue_id=0):
+    """Bodies that consumers of the queue can see."""
+    return [message.body for message in driven.messages(topic, queue_id)]
+
+
+# ---- half messages -----------------------------------------------------------------------------------------------
+
+
+def test_a_half_message_waits_in_the_half_topic(driven, producer):
+    """TXN-7: its own topic and queue are in properties, its flag is taken off, the answer names its own queue."""
+    answer = producer.half(b"x", queue_id=3, properties=KEY + "TAGS\x01a\x02")
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.fields["queueId"] == "3"
+    assert answer.fields["queueOffset"] == "0"
+    (half,) = driven.halves()
+    assert (half.queue_id, half.sys_flag, half.body) == (0, 0, b"x")
+    assert half.properties["REAL_TOPIC"] == "T"
+    assert half.properties["REAL_QID"] == "3"
+    assert half.properties["__transactionId__"] == half.unique_key == answer.fields["transactionId"]
+    assert half.properties["PGROUP"] == "P"
+    assert not committed(driven, "T", 3)
+
+
+def test_a_half_message_without_a_key_gets_one(driven, producer):
+    """It is the transaction's id."""
+    answer = producer.half()
+    (half,) = driven.halves()
+    assert half.unique_key
+    assert half.unique_key == answer.fields["transactionId"] == half.properties["__transactionId__"]
+
+
+def test_transactions_can_be_refused(tmp_path):
+    """TXN-8: rejectTransactionMessage, in Apache's words."""
+    with DrivenBroker(tmp_path, reject_transaction_message=True) as driven, Producer(driven) as producer:
+        answer = producer.half()
+        assert answer.code == ResponseCode.NO_PERMISSION
+        address = driven.broker.config.broker_ip1
+        assert answer.remark == f"the broker[{address}] sending transaction message is forbidden"
+
+
+@pytest.mark.parametrize(
+    ("properties", "word"),
+    [("TRAN_MSG\x01true\x02", "PGROUP"), ("TRAN_MSG\x01true\x02PGROUP\x01P\x02A\x01" + "x" * 32_300 + "\x02", "room")],
+)
+def test_a_half_that_could_never_be_checked_is_refused(producer, properties, word):
+    """Nobody to ask, or no room for what a check adds."""
+    answer = producer.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 0, properties, f="4"), b"x")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert word in answer.remark
+
+
+def test_a_producer_cannot_pass_its_half_off_as_a_copy_of_another(driven, producer):
+    """The properties that say of which half it is a copy, and how often it was checked, are the broker's."""
+    first = producer.half()
+    producer.half(properties="TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0199\x02")
+    assert "TRAN_PREPARED_QUEUE_OFFSET" not in driven.halves()[1].properties
+    assert "TRANSACTION_CHECK_TIMES" not in driven.halves()[1].properties
+    assert producer.end(first).code == ResponseCode.SUCCESS
+
+
+# ---- the end -----------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_puts_the_message_where_it_was_sent_to(driven, producer):
+    """TXN-9: content of phase one, commit flag, prepared offset; REAL_TOPIC and REAL_QID gone."""
+    half = producer.half(b"paid", queue_id=2, properties="TAGS\x01a\x02KEYS\x01k\x02", h="7")
+    assert producer.end(half).code == ResponseCode.SUCCESS
+    (message,) = driven.messages("T", 2)
+    (before,) = driven.halves()
+    assert (message.body, message.flag, message.tags, message.keys) == (b"paid", 7, "a", ("k",))
+    assert message.sys_flag & 12 == 8
+    assert message.prepared_transaction_offset == before.physical_offset
+    assert message.born_timestamp_ms == before.born_timestamp_ms
+    assert message.born_host == before.born_host
+    gone = {"REAL_TOPIC", "REAL_QID"}
+    assert message.properties == {name: value for name, value in before.properties.items() if name not in gone}
+
+
+def test_a_rollback_leaves_nothing_to_see(driven, producer):
+    """TXN-10: only the op message."""
+    assert producer.end(producer.half(), ROLLBACK).code == ResponseCode.SUCCESS
+    assert not committed(driven)
+    (op,) = driven.messages(names.OP_HALF_TOPIC)
+    assert (op.body, op.tags) == (b"0,", "d")
+
+
+def test_an_undecided_end_changes_nothing_and_is_not_answered(driven, producer):
+    """As from Apache; the half is checked later."""
+    half = producer.half()
+    producer.end_oneway(half, UNKNOWN)
+    assert driven.service.ledger.pending_count(1) == 1
+    driven.round()
+    assert len(producer.checked()) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "remark"),
+    [
+        ({"producerGroup": "Q"}, "The producer group wrong"),
+        ({"tranStateTableOffset": "7"}, "The transaction state table offset wrong"),
+        ({"transactionId": "X"}, "The transaction id wrong"),
+        ({"commitLogOffset": "1"}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": "99999999"}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": "-1"}, "Find prepared transaction message failed"),
+        ({"commitOrRollback": "4"}, "commitOrRollback field wrong"),
+    ],
+)
+def test_an_end_must_mean_the_half(driven, producer, more, remark):
+    """Group, both offsets, the id; a wrong one changes nothing."""
+    half = producer.half()
+    answer = producer.end(half, **more)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert not committed(driven)
+    assert producer.end(half).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "name", ["producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId"]
+)
+def test_a_missing_field_is_named(producer, name):
+    """As Apache names it."""
+    fields = producer.end_fields(producer.half(), COMMIT)
+    del fields[name]
+    answer = producer.call(RequestCode.END_TRANSACTION, fields)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
+
+
+def test_what_is_no_half_message_cannot_be_committed(driven, producer):
+    """Apache trips over it with a null pointer."""
+    answer = producer.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 0, "PGROUP\x01P\x02"), b"x")
+    driven.settled()
+    found = producer.end(answer)
+    assert (found.code, found.remark) == (ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+
+
+@pytest.mark.parametrize("restart", [None, "stop", "kill"])
+def test_a_second_commit_is_answered_and_stored_once(driven, producer, restart):
+    """Also after a stop, and after a kill before the op message was written."""
+    half = producer.half(b"once")
+    producer.end_oneway(half)
+    assert committed(driven) == [b"once"]
+    if restart:
+        assert driven.messages(names.OP_HALF_TOPIC) == []
+        driven.restart(kill=restart == "kill")
+        assert len(driven.messages(names.OP_HALF_TOPIC)) == (restart == "stop")
+    with Producer(driven) as again:
+        assert again.end(half).code == ResponseCode.SUCCESS
+        assert committed(driven) == [b"once"]
+        assert again.end(half, ROLLBACK).code == ResponseCode.SYSTEM_ERROR
+    assert committed(driven) == [b"once"]
+
+
+@pytest.mark.parametrize("restart", [None, "stop", "kill"])
+def test_what_was_rolled_back_cannot_be_committed(driven, producer, restart):
+    """A rollback that was answered is noted in the log before its answer."""
+    half = producer.half()
+    assert producer.end(half, ROLLBACK).code == ResponseCode.SUCCESS
+    if restart:
+        driven.restart(kill=restart == "kill")
+    with Producer(driven) as again:
+        answer = again.end(half)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "rolled back" in answer.remark
+        assert again.end(half, ROLLBACK).code == ResponseCode.SUCCESS
+    assert not committed(driven)
+
+
+def test_a_commit_without_index_is_found_after_a_kill(tmp_path):
+    """messageIndexEnable=false: the queue itself is read."""
+    store = SMALL.replace(message_index_enable=False)
+    with DrivenBroker(tmp_path, store=store) as driven:
+        with Producer(driven) as producer:
+            half = producer.half(b"once")
+            producer.end_oneway(half)
+        driven.restart(kill=True)
+        with Producer(driven) as producer:
+            assert producer.end(half).code == ResponseCode.SUCCESS
+            driven.round()
+            assert producer.end(producer.half(b"two")).code == ResponseCode.SUCCESS
+        assert committed(driven) == [b"once", b"two"]
+
+
+def test_a_delayed_half_waits_for_its_time_from_its_commit_on(driven, producer):
+    """Differs from Apache, which drops it; committed once over a kill as well."""
+    half = producer.half(b"later", queue_id=1, properties="DELAY\x013\x02")
+    assert len(driven.halves()) == 1
+    producer.end_oneway(half)
+    driven.restart(kill=True)
+    with Producer(driven) as again:
+        assert again.end(half).code == ResponseCode.SUCCESS
+    (waiting,) = driven.messages(names.SCHEDULE_TOPIC, 2)
+    assert waiting.sys_flag & 12 == 8
+    assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == ("T", "1")
+
+
+def test_op_messages_are_written_in_batches(tmp_path):
+    """TXN-11: by size; the rest at the next pass, with a comma behind each offset."""
+    with DrivenBroker(tmp_path, transaction_op_msg_max_size=6) as driven, Producer(driven) as producer:
+        for _ in range(4):
+            producer.end_oneway(producer.half())
+        assert [op.body for op in driven.messages(names.OP_HALF_TOPIC)] == [b"0,1,2,"]
+        assert driven.progress() == (4, 2)
+        assert [op.body for op in driven.messages(names.OP_HALF_TOPIC)] == [b"0,1,2,", b"3,"]
+
+
+# ---- checks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_half_without_an_end_is_asked_about(driven, producer):
+    """TXN-20..22: put again with its count, and the check carries the message as it was sent, at its new place."""
+    producer.half(b"lost", queue_id=3, properties="TAGS\x01a\x02")
+    driven.round()
+    (check,) = producer.checked()
+    first, again = driven.halves()
+    assert again.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert again.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+    assert check.fields == {
+        "topic": names.HALF_TOPIC,
+        "tranStateTableOffset": "1",
+        "commitLogOffset": str(again.physical_offset),
+        "msgId": first.unique_key,
+        "transactionId": first.unique_key,
+        "offsetMsgId": again.message_id,
+        "bname": "a",
+    }
+    record = decode_record(check.body)
+    assert (record.topic, record.queue_id, record.body) == (b"T", 3, b"lost")
+    assert (record.queue_offset, record.physical_offset) == (1, again.physical_offset)
+    assert b"TRANSACTION_CHECK_TIMES\x011\x02" in record.properties
+    assert producer.answer(check).code == ResponseCode.SUCCESS
+    (message,) = driven.messages("T", 3)
+    assert (message.body, message.tags) == (b"lost", "a")
+    assert message.prepared_transaction_offset == again.physical_offset
+    assert driven.progress()[0] == 2
+
+
+def test_no_half_is_asked_about_before_its_time(driven, producer):
+    """TXN-19: transactionTimeOut, at its edge."""
+    producer.half()
+    driven.round(after_s=6.0)
+    assert len(driven.halves()) == 1
+    driven.round(after_s=0.001)
+    assert len(driven.halves()) == 2
+
+
+def test_a_half_has_its_own_time(driven, producer):
+    """CHECK_IMMUNITY_TIME_IN_SECONDS: it waits without being put again or counted, and is not in the way of others."""
+    producer.half(b"slow", properties="CHECK_IMMUNITY_TIME_IN_SECONDS\x01600\x02")
+    producer.half(b"lost")
+    driven.round(after_s=29.0)
+    (check,) = producer.checked()
+    assert producer.answer(check).code == ResponseCode.SUCCESS
+    for _ in range(19):
+        producer.heartbeat()
+        driven.round(after_s=30.0)
+    assert [half.body for half in driven.halves()] == [b"slow", b"lost", b"lost"]
+    assert committed(driven) == [b"lost"]
+    driven.round(after_s=2.0)
+    (check,) = producer.checked()
+    assert b"TRANSACTION_CHECK_TIMES\x011\x02" in decode_record(check.body).properties
+
+
+def test_a_late_end_of_a_half_with_its_own_time_waits_for_the_check(driven, producer):
+    """EndTransactionProcessor.rejectCommitOrRollback: ILLEGAL_OPERATION, and the check decides."""
+    half = producer.half(properties="CHECK_IMMUNITY_TIME_IN_SECONDS\x0110\x02")
+    driven.clock.advance(10.001)
+    assert producer.end(half).code == ResponseCode.ILLEGAL_OPERATION
+    driven.round(0)
+    (check,) = producer.checked()
+    assert producer.answer(check).code == ResponseCode.SUCCESS
+    assert committed(driven) == [b"half"]
+
+
+def test_a_late_commit_of_the_first_copy_ends_the_transaction(driven, producer):
+    """The producer was merely slow: Apache stores the message, asks again, and stores it a second time."""
+    half = producer.half(b"once")
+    driven.round()
+    (check,) = producer.checked()
+    assert producer.end(half).code == ResponseCode.SUCCESS
+    assert producer.answer(check).code == ResponseCode.SUCCESS
+    driven.round()
+    driven.round()
+    assert committed(driven) == [b"once"]
+    assert len(driven.halves()) == 2
+    assert driven.progress()[0] == 2
+
+
+def test_after_the_last_check_it_is_given_up(tmp_path):
+    """TXN-17, TXN-24: transactionCheckMax checks, then TRANS_CHECK_MAX_TIME_TOPIC; a later commit is refused."""
+    with DrivenBroker(tmp_path, transaction_check_max=3) as driven, Producer(driven) as producer:
+        half = producer.half(b"nobody knows")
+        for _ in range(6):
+            driven.round()
+        assert [command.fields["tranStateTableOffset"] for command in producer.checked(3)] == ["1", "2", "3"]
+        (given_up,) = driven.messages(names.CHECK_MAX_TIME_TOPIC)
+        assert given_up.body == b"nobody knows"
+        assert given_up.properties["REAL_TOPIC"] == "T"
+        assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "3"
+        assert driven.broker.topics.get(names.CHECK_MAX_TIME_TOPIC) is not None
+        assert len(driven.halves()) == 4
+        assert producer.end(half).code == ResponseCode.SYSTEM_ERROR
+        assert not committed(driven)
+        assert driven.progress() == (4, 1)
+
+
+def test_without_a_producer_nothing_is_given_up_unasked(driven):
+    """Differs from Apache, where 15 rounds without a producer discard a half that nobody was asked about."""
+    with Producer(driven) as producer:
+        producer.half(b"kept")
+    for _ in range(20):
+        driven.round()
+    assert len(driven.halves()) == 1
+    assert not driven.messages(names.CHECK_MAX_TIME_TOPIC)
+    with Producer(driven) as producer:
+        driven.round()
+        (check,) = producer.checked()
+        assert producer.answer(check).code == ResponseCode.SUCCESS
+    assert committed(driven) == [b"kept"]
+
+
+def test_a_half_older_than_retention_is_asked_about_once(driven, producer):
+    """apache/rocketmq#8311: Apache discards it unasked."""
+    producer.half(b"old")
+    driven.round(after_s=80 * 3600)
+    assert len(producer.checked()) == 1
+    driven.round()
+    assert [message.body for message in driven.messages(names.CHECK_MAX_TIME_TOPIC)] == [b"old"]
+
+
+def test_a_half_nobody_can_be_asked_about_survives_retention(driven):
+    """It is put again before its record is old enough to be removed; that is no check."""
+    with Producer(driven) as producer:
+        producer.half(b"kept")
+    driven.round(after_s=19 * 3600)
+    first, again = driven.halves()
+    assert again.properties == first.properties | {"TRAN_PREPARED_QUEUE_OFFSET": "0"}
+
+
+def test_checks_go_round_the_live_producers(driven):
+    """TXN-22: one of the group, another each time; one that left is not asked."""
+    with Producer(driven) as one, Producer(driven) as other:
+        for _ in range(4):
+            one.half()
+        driven.round()
+        assert len(one.checked(2)) == len(other.checked(2)) == 2
+        other.call(RequestCode.UNREGISTER_CLIENT, {"clientID": "x", "producerGroup": "P"})
+        driven.round()
+        assert len(one.checked(4)) == 4
+
+
+def test_only_so_many_checks_go_to_one_producer_at_a_time(driven, producer, monkeypatch):
+    """A Java producer drops what exceeds its queue; the others follow soon, each once."""
+    monkeypatch.setattr(checks, "CHECKS_PER_CONNECTION", 2)
+    for _ in range(5):
+        producer.half()
+    assert driven.round() is True
+    assert len(producer.checked(2)) == 2
+
+    async def again():
+        return await driven.service.checks.run(scan=False)
+
+    assert driven.call(again()) is True
+    assert driven.call(again()) is False
+    keys = [check.fields["msgId"] for check in producer.checked(3)]
+    assert len(set(keys)) == 3
+    assert {half.properties.get("TRANSACTION_CHECK_TIMES", "0") for half in driven.halves()} == {"0", "1"}
+
+
+def test_what_waits_long_does_not_pile_up_behind_it(driven, monkeypatch):
+    """The distance between progress and cursor is bounded: what is in the way is put again, uncounted."""
+    monkeypatch.setattr(checks, "SPAN_MAX", 5)
+    with Producer(driven, "Dead") as dead, Producer(driven) as producer:
+        dead.half(b"dead")
+        for _ in range(12):
+            producer.end_oneway(producer.half())
+    for _ in range(3):
+        driven.round()
+    assert driven.progress()[0] > 10
+    assert [half.body for half in driven.halves() if half.body == b"dead"] == [b"dead"] * 2
+    assert driven.halves()[-1].properties.get("TRANSACTION_CHECK_TIMES") is None
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_checks_go_on_after_a_restart(driven, kill):
+    """The count is in the log; copies that a lagging progress brings back are known for what they are."""
+    with Producer(driven) as producer:
+        producer.half(b"lost")
+        driven.round()
+        producer.checked()
+    driven.restart(kill=kill)
+    with Producer(driven) as producer:
+        driven.round()
+        (check,) = producer.checked()
+        assert b"TRANSACTION_CHECK_TIMES\x012\x02" in decode_record(check.body).properties
+        assert len(driven.halves()) == 3
+        assert producer.answer(check).code == ResponseCode.SUCCESS
+        driven.round()
+    assert committed(driven) == [b"lost"]
+
+
+def test_a_committed_half_is_never_asked_about_after_a_kill(driven):
+    """Its op message was not written: the committed message is found instead."""
+    with Producer(driven) as producer:
+        for _ in range(3):
+            producer.end_oneway(producer.half(b"once"))
+    driven.restart(kill=True)
+    with Producer(driven) as producer:
+        driven.round()
+        assert committed(driven) == [b"once"] * 3
+        assert len(driven.halves()) == 3
+        assert not producer.pushed
+        assert driven.progress()[0] == 3
+
+
+def test_a_half_that_cannot_be_read_is_left_behind(driven, producer):
+    """TXN-16: whatever is wrong with one, the next is reached."""
+    halves = [producer.half(b"body %d" % number) for number in range(3)]
+    driven.broker.store.flush()
+    place = int(halves[1].fields["msgId"][-16:], 16)
+    (log,) = (driven.broker.store_path / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.seek(place + 88)
+        assert file.read(6) == b"body 1"
+        file.seek(place + 88)
+        file.write(b"damage")
+    driven.round()
+    assert {decode_record(check.body).body for check in producer.checked(2)} == {b"body 0", b"body 2"}
+    assert driven.service.counts["unreadable"] == 1
+    assert driven.progress()[0] == 3
+
+
+def test_retention_does_not_stop_the_rounds(driven, producer):
+    """Half messages whose files are gone are counted, and the rounds go on behind them."""
+    for _ in range(40):
+        producer.half(b"x" * 60_000)
+    driven.settled()
+    driven.broker.store.flush()
+    assert driven.broker.store.remove_oldest() is not None
+    driven.broker.store.clean_queues()
+    producer.half(b"young")
+    low = driven.service.queue_range(names.HALF_TOPIC)[0]
+    assert low > 0
+    driven.round()
+    assert len(producer.checked(41 - low)) == 41 - low
+    assert driven.service.counts["removed"] == low
+
+
+def test_progress_waits_for_the_flush(tmp_path):
+    """What the saved progress vouches for (a half put again) must not be lost with the power."""
+    store = SMALL.replace(flush_interval_commit_log_ms=3_600_000, flush_commit_log_thorough_interval_ms=3_600_000)
+    with DrivenBroker(tmp_path, store=store) as driven, Producer(driven) as producer:
+        producer.half()
+        driven.round()
+        producer.checked()
+        driven.round()
+        assert not driven.broker.serve.offset_query("CID_RMQ_SYS_TRANS", names.HALF_TOPIC, 0)
+        assert driven.progress()[0] >= 1
+
+
+def test_the_broker_says_how_transactions_are_doing(driven, producer):
+    """GET_BROKER_RUNTIME_INFO."""
+    producer.end(producer.half())
+    producer.end(producer.half(), ROLLBACK)
+    producer.half()
+    driven.round()
+    table = loads(producer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    found = {name: table[f"pymq.transaction.{name}"] for name in ("committed", "rolled_back", "checked", "pending")}
+    assert found == {"committed": "1", "rolled_back": "1", "checked": "1", "pending": "1"}
+
+
+@pytest.mark.parametrize("plane", ["native", "python"])
+def test_checks_come_by_themselves(tmp_path, plane):
+    """The background task, on the machine's clock and on both planes."""
+    config = pymq.BrokerConfig(
+        listen_port=0, namesrv_listen_port=0, data_plane=plane, store_path_root_dir=str(tmp_path), store=SMALL,
+        transaction_time_out=50, transaction_check_interval=100, transaction_op_batch_interval=50,
+    )  # fmt: skip
+
+    class Running:
+        """What a Producer wants to know."""
+
+    with pymq.Broker(config).running() as broker:
+        running = Running()
+        running.broker, running.clock = broker, broker.clock
+        with Producer(running) as producer:
+            producer.half(b"lost")
+            (check,) = producer.checked()
+            assert producer.answer(check).code == ResponseCode.SUCCESS
+            assert broker.transactions.counts["committed"] == 1
