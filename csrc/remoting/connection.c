@@ -156,7 +156,7 @@ void pymq_connection_end(struct pymq_connection *connection, bool keep_fd) {
     if (!keep_fd) {
         /* Shut down first: a forked child may hold the descriptor too, and then close() alone tells the peer nothing.
          */
-        bool orderly = (connection->flags & CONNECTION_LAST_WRITES) != 0;
+        bool orderly = (connection->flags & CONNECTION_LAST_WRITES) != 0 || atomic_load(&transport->stopping);
         shutdown(connection->fd, orderly ? SHUT_WR : SHUT_RDWR);
         if (orderly)
             discard_input(connection->fd, reactor->read_buffer, CARRIED_SIZE_MAX);

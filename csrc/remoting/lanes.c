@@ -61,8 +61,10 @@ static void wake_raise(struct pymq_transport *transport) {
 }
 
 void pymq_transport_clear_wake(struct pymq_transport *transport) {
-    if (atomic_load(&transport->waiting) > 0 || !atomic_load(&transport->wake_raised))
+    if (atomic_load(&transport->waiting) > 0)
         return;
+    /* Also when it does not count as raised: who raised it may have been held up between saying so and writing, and
+     * what it then writes must not stay there, waking a loop for nothing again and again. */
     uint64_t rings;
     ssize_t got = read(transport->wake_fd, &rings, sizeof rings);
     (void)got; /* nothing to read: another thread was faster */

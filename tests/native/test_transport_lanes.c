@@ -133,6 +133,7 @@ static void test_the_wake_descriptor_is_readable_while_lanes_hold_something(void
     CHECK(!wake_is_raised(server.transport));
     int fd = client_connect(server.port);
     pymq_handed_free(server.transport, help_event(server.transport, PYMQ_HANDED_OPENED));
+    HELP_UNTIL(server_stats(&server).wakes > 0); /* counted after it was raised, and that after it could be taken */
     pymq_transport_clear_wake(server.transport);
     CHECK(!wake_is_raised(server.transport));
     int64_t wakes = server_stats(&server).wakes;
