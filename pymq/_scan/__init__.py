@@ -14,6 +14,8 @@ Codec (one thing at a time): `crc32`, `java_hash`, `index_key_hash`, `encode_rec
 
 Columns (many at once): `walk_log`, `iterate_log`, `verify_log`, `decode_queue`, `read_queue`, `scan_tags`,
 `decode_index`, `read_index`.
+
+Filters: `FilterProgram` evaluates what `pymq.filter` compiles.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ from pymq._scan._columns import (
     verify_log,
     walk_log,
 )
+from pymq._scan._filter import FilterProgram, Verdict, java_double, java_int
 
 __all__ = [
     "INDEX_COLUMNS",
@@ -77,6 +80,7 @@ __all__ = [
     "BlankTail",
     "Check",
     "Columns",
+    "FilterProgram",
     "Host",
     "Index",
     "IndexHeader",
@@ -84,6 +88,7 @@ __all__ = [
     "Record",
     "RecordCrc",
     "Source",
+    "Verdict",
     "Verification",
     "WalkEnd",
     "append_record_crc",
@@ -102,7 +107,9 @@ __all__ = [
     "index_key_hash",
     "iterate_log",
     "iterate_properties",
+    "java_double",
     "java_hash",
+    "java_int",
     "properties_are_well_formed",
     "read_index",
     "read_queue",

@@ -81,6 +81,15 @@ int pymq_batch_append(uint8_t *target, size_t capacity, size_t *size, const stru
 struct pymq_delay_levels { int32_t count; ...; };
 int pymq_delay_levels_parse(const char *text, struct pymq_delay_levels *levels);
 
+#define PYMQ_FILTER_SIZE_MAX ...
+#define PYMQ_FILTER_PROPERTIES_MAX ...
+struct pymq_filter_program { uint32_t code_at; uint32_t name_count; ...; };
+int pymq_filter_verify(const uint8_t *bytes, size_t size, struct pymq_filter_program *program);
+int pymq_filter_evaluate(const struct pymq_filter_program *program, const uint8_t *properties, size_t size);
+bool pymq_java_int32(const uint8_t *text, size_t size, int32_t *value);
+bool pymq_java_int64(const uint8_t *text, size_t size, int64_t *value);
+bool pymq_java_double(const uint8_t *text, size_t size, double *value);
+
 size_t pymq_cq_scan_tags(const uint8_t *source, size_t count, const int64_t *hashes, size_t hash_count,
                          uint32_t *matched, size_t matched_max, size_t *scanned);
 """
@@ -119,6 +128,7 @@ ssize_t pymq_scan_index_items(const uint8_t *source, size_t size, int32_t slot_c
 INCLUDES = """
 #include "pymq/cq_unit.h"
 #include "pymq/crc32.h"
+#include "pymq/filter_program.h"
 #include "pymq/java_hash.h"
 #include "pymq/properties.h"
 #include "pymq/record.h"
