@@ -98,7 +98,7 @@ static void answer_appended(struct pymq_serve_reactor *state, struct recent *rec
             continue;
         struct pymq_sent sent = {
             .asker = send->asker,
-            .queue_id = send->queue_id,
+            .queue_id = send->sent_queue_id,
             .queue_offset = items->queue_offset,
             .items = items,
             .item_count = send->item_count,

@@ -18,7 +18,8 @@
 struct pymq_collected {
     struct pymq_asker asker;
     struct pymq_topic *topic;
-    int32_t queue_id;
+    int32_t queue_id;      /* in which it is stored */
+    int32_t sent_queue_id; /* which the answer says: another one while the message waits for its time or its end */
     uint32_t first_item, item_count;
     struct pymq_slice key; /* in the arena */
     bool is_oneway, wait;

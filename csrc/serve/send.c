@@ -19,9 +19,8 @@ static uint32_t next_random(void) {
     return seed;
 }
 
-/* Why this send is not served here, or PYMQ_SERVED. Fills in the topic and the queue. */
-static int find_queue(struct pymq_serve_reactor *state, struct pymq_send *send, struct pymq_topic **topic,
-                      struct pymq_queue **queue) {
+/* Why this send is not served here, or PYMQ_SERVED. Fills in the topic and the number of the queue. */
+static int find_topic(struct pymq_serve_reactor *state, struct pymq_send *send, struct pymq_topic **topic) {
     struct pymq_serve *serve = state->serve;
     if ((serve->config.broker_permission & PERMISSION_WRITE) == 0)
         return PYMQ_HAND_OVER + PYMQ_REASON_PERMISSION;
@@ -37,7 +36,30 @@ static int find_queue(struct pymq_serve_reactor *state, struct pymq_send *send, 
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     if (!pymq_store_is_writable(serve->store))
         return PYMQ_HAND_OVER + PYMQ_REASON_STORE;
-    if (pymq_topic_queue(serve->store, *topic, send->queue_id, true, queue) != PYMQ_OK)
+    return PYMQ_SERVED;
+}
+
+/* Where a message goes into the log: the topic it was sent to, or the one in which it waits. */
+struct place {
+    struct pymq_topic *topic;
+    struct pymq_queue *queue;
+    int32_t queue_id;
+};
+
+static int find_place(struct pymq_serve_reactor *state, struct pymq_topic *topic, int32_t queue_id,
+                      const struct pymq_sent_properties *properties, struct place *place) {
+    const struct pymq_tables *tables = &state->serve->tables;
+    *place = (struct place){.topic = topic, .queue_id = queue_id};
+    if (properties != NULL && properties->level > 0) {
+        place->topic = pymq_topic_find(tables, (const uint8_t *)PYMQ_SCHEDULE_TOPIC, sizeof PYMQ_SCHEDULE_TOPIC - 1);
+        place->queue_id = properties->level - 1;
+    } else if (properties != NULL && properties->is_half) {
+        place->topic = pymq_topic_find(tables, (const uint8_t *)PYMQ_HALF_TOPIC, sizeof PYMQ_HALF_TOPIC - 1);
+        place->queue_id = 0;
+    }
+    if (place->topic == NULL)
+        return PYMQ_HAND_OVER + PYMQ_REASON_TOPIC_UNKNOWN;
+    if (pymq_topic_queue(state->serve->store, place->topic, place->queue_id, true, &place->queue) != PYMQ_OK)
         return PYMQ_HAND_OVER + PYMQ_REASON_STORE;
     return PYMQ_SERVED;
 }
@@ -73,12 +95,13 @@ static int encode_item(struct pymq_collect *collect, const struct pymq_record *r
 
 static struct pymq_collected *collect_next(struct pymq_collect *collect, const struct pymq_connection *connection,
                                            const struct pymq_command *command, const struct pymq_send *send,
-                                           struct pymq_topic *topic) {
+                                           const struct place *place) {
     struct pymq_collected *next = &collect->sends[collect->send_count];
     *next = (struct pymq_collected){
         .asker = {pymq_connection_name(connection), command->opaque, command->serialize_type},
-        .topic = topic,
-        .queue_id = send->queue_id,
+        .topic = place->topic,
+        .queue_id = place->queue_id,
+        .sent_queue_id = send->queue_id,
         .first_item = collect->item_count,
         .is_oneway = (command->flag & PYMQ_COMMAND_ONEWAY) != 0,
     };
@@ -88,26 +111,35 @@ static struct pymq_collected *collect_next(struct pymq_collect *collect, const s
 /* ---- one message ------------------------------------------------------------------------------------------------ */
 
 static int collect_message(struct pymq_serve_reactor *state, struct pymq_connection *connection,
-                           const struct pymq_command *command, const struct pymq_send *send, struct pymq_topic *topic,
-                           struct pymq_queue *queue) {
+                           const struct pymq_command *command, const struct pymq_send *send,
+                           struct pymq_topic *topic) {
     struct pymq_collect *collect = state->collect;
     struct pymq_sent_properties properties;
-    int status = pymq_send_properties(send->properties, state->serve->added, pymq_reactor_wall_ms(state->reactor),
-                                      collect->properties, sizeof collect->properties, &properties);
+    struct place place;
+    int status = pymq_send_properties(state->serve, send, pymq_reactor_wall_ms(state->reactor), collect->properties,
+                                      sizeof collect->properties, &properties);
     if (status != PYMQ_OK)
         return PYMQ_HAND_OVER + (status == PYMQ_EUNSUPPORTED ? PYMQ_REASON_PROPERTY : PYMQ_REASON_FIELD);
-    size_t room = (size_t)send->body.size + send->topic.size + properties.size + PYMQ_COLLECT_RECORD_ROOM;
+    if ((send->sys_flag & PYMQ_SYS_TRANSACTION_MASK) != 0 && !properties.is_half)
+        return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
+    int outcome = find_place(state, topic, send->queue_id, &properties, &place);
+    if (outcome != PYMQ_SERVED)
+        return outcome;
+    size_t room = (size_t)send->body.size + place.topic->name_size + properties.size + PYMQ_COLLECT_RECORD_ROOM;
     if (!pymq_collect_make_room(state, 1, room))
         return PYMQ_HAND_OVER + PYMQ_REASON_STORE;
 
     struct pymq_record record;
     fill_record(state, connection, send, &record);
+    record.topic = (struct pymq_slice){place.topic->name, place.topic->name_size};
+    record.queue_id = place.queue_id;
+    record.sys_flag &= ~PYMQ_SYS_TRANSACTION_MASK; /* a half message lies in its queue like any other */
     record.body = send->body;
     record.properties = (struct pymq_slice){collect->properties, properties.size};
     size_t size;
-    if (encode_item(collect, &record, queue, collect->item_count, collect->arena_used, &size) != PYMQ_OK)
+    if (encode_item(collect, &record, place.queue, collect->item_count, collect->arena_used, &size) != PYMQ_OK)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
-    struct pymq_collected *collected = collect_next(collect, connection, command, send, topic);
+    struct pymq_collected *collected = collect_next(collect, connection, command, send, &place);
     collected->item_count = 1;
     collected->wait = properties.wait;
     /* Properties are a record's last part: the key is found in the arena by its distance from the end. */
@@ -147,17 +179,22 @@ static struct pymq_slice close_properties(struct pymq_collect *collect, struct p
 }
 
 static int collect_batch(struct pymq_serve_reactor *state, struct pymq_connection *connection,
-                         const struct pymq_command *command, const struct pymq_send *send, struct pymq_topic *topic,
-                         struct pymq_queue *queue) {
+                         const struct pymq_command *command, const struct pymq_send *send, struct pymq_topic *topic) {
     struct pymq_collect *collect = state->collect;
     struct pymq_slice key;
+    struct place place;
     bool wait;
+    if ((send->sys_flag & PYMQ_SYS_TRANSACTION_MASK) != 0)
+        return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     if (pymq_batch_properties(send->properties, &key, &wait) != PYMQ_OK)
         return PYMQ_HAND_OVER + PYMQ_REASON_PROPERTY;
     uint32_t count = count_batch(&send->body);
     size_t room = (size_t)send->body.size + key.size + count * ((size_t)send->topic.size + PYMQ_COLLECT_RECORD_ROOM);
     if (count == 0)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
+    int outcome = find_place(state, topic, send->queue_id, NULL, &place);
+    if (outcome != PYMQ_SERVED)
+        return outcome;
     if (!pymq_collect_make_room(state, count, room))
         return PYMQ_HAND_OVER + PYMQ_REASON_STORE;
 
@@ -170,11 +207,11 @@ static int collect_batch(struct pymq_serve_reactor *state, struct pymq_connectio
         record.flag = item.flag;
         record.body = item.body;
         record.properties = close_properties(collect, item.properties);
-        if (encode_item(collect, &record, queue, collect->item_count + i, arena_at, &size) != PYMQ_OK)
+        if (encode_item(collect, &record, place.queue, collect->item_count + i, arena_at, &size) != PYMQ_OK)
             return PYMQ_HAND_OVER + PYMQ_REASON_FIELD; /* nothing has been counted as collected yet */
         arena_at += size;
     }
-    struct pymq_collected *collected = collect_next(collect, connection, command, send, topic);
+    struct pymq_collected *collected = collect_next(collect, connection, command, send, &place);
     collected->item_count = count;
     collected->wait = wait;
     if (key.data != NULL) {
@@ -212,18 +249,17 @@ static int serve_send(struct pymq_serve_reactor *state, struct pymq_connection *
                               pymq_reactor_now_ms(state->reactor)))
         return PYMQ_HAND_OVER + PYMQ_REASON_ORDER;
     struct pymq_topic *topic;
-    struct pymq_queue *queue;
-    int outcome = find_queue(state, send, &topic, &queue);
+    int outcome = find_topic(state, send, &topic);
     if (outcome != PYMQ_SERVED)
         return outcome;
     if (send->body.size == 0 || send->body.size > (uint32_t)state->serve->config.message_size_max ||
-        (send->sys_flag & ~PYMQ_SEND_SYS_FLAGS) != 0)
+        (send->sys_flag & ~(PYMQ_SEND_SYS_FLAGS | PYMQ_SYS_TRANSACTION_PREPARED)) != 0)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     if (atomic_load_explicit(&state->parked->count, memory_order_relaxed) >= state->serve->config.parked_max ||
         pymq_store_is_busy(state->serve->store))
         return refuse_busy(state, connection, command);
-    return send->is_batch ? collect_batch(state, connection, command, send, topic, queue)
-                          : collect_message(state, connection, command, send, topic, queue);
+    return send->is_batch ? collect_batch(state, connection, command, send, topic)
+                          : collect_message(state, connection, command, send, topic);
 }
 
 int pymq_send_hand_over(struct pymq_serve_reactor *state, struct pymq_connection *connection,

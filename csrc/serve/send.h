@@ -24,8 +24,15 @@ struct pymq_send {
  * topic is filled in whenever there is one. */
 int pymq_send_parse(const struct pymq_command *command, struct pymq_send *send);
 
-/* Flags a client's message may carry here: compression and its type. Others mean transactions, inner batches … */
+/* Flags a client's message may carry here: compression and its type. Others mean transactions, inner batches …; a half
+ * message also says that it is one. */
 #define PYMQ_SEND_SYS_FLAGS (PYMQ_SYS_COMPRESSED | PYMQ_SYS_MULTI_TAGS | 7 << 8)
+
+#define PYMQ_SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"     /* where delayed messages wait, a queue for each level */
+#define PYMQ_HALF_TOPIC "RMQ_SYS_TRANS_HALF_TOPIC"    /* where half messages wait, in queue 0 */
+#define PYMQ_DELAY_LEVEL_DIGITS 2                     /* of a level that is taken here; PYMQ_DELAY_LEVELS_MAX has two */
+/* Of a half message: what is added to it at its checks must fit besides. */
+#define PYMQ_HALF_PROPERTIES_MAX (PYMQ_PROPERTIES_SIZE_MAX - 512)
 
 #define PYMQ_BROKER_PROPERTIES_MAX (2 * PYMQ_BROKER_NAME_MAX + 64) /* MSG_REGION, TRACE_ON, CLUSTER with their values */
 
@@ -41,13 +48,16 @@ struct pymq_sent_properties {
     uint32_t size;                /* of all, in the target */
     uint32_t key_at, key_size;    /* UNIQ_KEY's value, in the target; size 0 when there is none */
     bool wait;                    /* WAIT: whether the producer waits for flush and replica */
+    int32_t level;                /* DELAY: it waits in queue level - 1 of PYMQ_SCHEDULE_TOPIC; 0: it does not */
+    bool is_half;                 /* TRAN_MSG: it waits in PYMQ_HALF_TOPIC for the end of its transaction */
 };
 
 /* Rewrite a message's properties as a broker does: what is the broker's to say is taken out and put behind the rest, a
- * UNIQ_KEY is made when missing, the last separator is always there. PYMQ_OK; PYMQ_EUNSUPPORTED when one of them has a
- * meaning that only the control loop knows, or a name stands twice; PYMQ_EPROPERTIES when the result is too long. */
-int pymq_send_properties(struct pymq_slice source, const struct pymq_broker_properties *added, int64_t wall_ms,
-                         uint8_t *target, size_t capacity, struct pymq_sent_properties *result);
+ * UNIQ_KEY is made when missing, the last separator is always there; one that is to wait is told its topic and queue.
+ * PYMQ_OK; PYMQ_EUNSUPPORTED when one of them has a meaning that only the control loop knows, or a name stands twice;
+ * PYMQ_EPROPERTIES when the result is too long. */
+int pymq_send_properties(const struct pymq_serve *serve, const struct pymq_send *send, int64_t wall_ms, uint8_t *target,
+                         size_t capacity, struct pymq_sent_properties *result);
 
 /* The same look at a batch's own header, whose properties are not stored. */
 int pymq_batch_properties(struct pymq_slice source, struct pymq_slice *key, bool *wait);

@@ -79,6 +79,8 @@ cdef extern from "pymq/serve.h" nogil:
         int64_t hot_bytes
         int32_t cold_read_threads
         int32_t message_size_max
+        int32_t delay_level_max
+        bint transactions
         bint trace_on
         bint slave_read_enable
         int32_t broker_permission

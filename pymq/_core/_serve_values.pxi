@@ -110,6 +110,8 @@ cdef int fill_config(object config, pymq_serve_config *target) except -1:
     target.hot_bytes = config.hot_bytes
     target.cold_read_threads = config.cold_read_threads
     target.message_size_max = config.message_size_max
+    target.delay_level_max = config.delay_level_max
+    target.transactions = config.transactions
     target.trace_on = config.trace_on
     target.slave_read_enable = config.slave_read_enable
     target.broker_permission = config.broker_permission

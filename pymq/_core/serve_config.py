@@ -15,6 +15,8 @@ class ServeConfig:
         send_timeout_ms: how long they wait before FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT.
         memory_bytes_max: log bytes behind its end that count as in memory.
         hot_bytes: log bytes behind its end that are taken to be resident without asking.
+        delay_level_max: levels of messageDelayLevel; 0 leaves delayed messages to Python.
+        transactions: whether half messages are stored natively.
         store_host: brokerIP1 and the listen port, as they stand in records and message ids.
     """
 
@@ -33,6 +35,8 @@ class ServeConfig:
     hot_bytes: int = 4 * 1024 * 1024
     cold_read_threads: int = 2
     message_size_max: int = 4 * 1024 * 1024
+    delay_level_max: int = 0
+    transactions: bool = False
     trace_on: bool = True
     slave_read_enable: bool = False
     broker_permission: int = 6

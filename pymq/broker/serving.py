@@ -18,6 +18,7 @@ from pymq.remoting.config import (
     TransportConfig,
 )
 from pymq.remoting.tls_context import tls_config
+from pymq.store.config import parse_delay_levels
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -45,6 +46,7 @@ def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
         transfer_count_disk=config.max_transfer_count_on_message_in_disk,
         memory_bytes_max=memory * config.access_message_in_memory_max_ratio // 100,
         message_size_max=config.max_message_size,
+        delay_level_max=len(parse_delay_levels(config.store.message_delay_level)),
         trace_on=config.trace_on,
         slave_read_enable=config.slave_read_enable,
         broker_permission=config.broker_permission,

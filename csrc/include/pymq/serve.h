@@ -59,6 +59,8 @@ struct pymq_serve_config {
     int64_t hot_bytes;                /* the newest bytes of the log taken to be resident without asking, 4 MiB */
     int32_t cold_read_threads;        /* 2 */
     int32_t message_size_max;         /* maxMessageSize */
+    int32_t delay_level_max;          /* levels of messageDelayLevel; 0: delayed messages are the control loop's */
+    bool transactions;                /* half messages are stored here; otherwise they are the control loop's */
     bool trace_on;                    /* traceOn: TRACE_ON */
     bool slave_read_enable;           /* slaveReadEnable */
     int32_t broker_permission;        /* brokerPermission: 2 write, 4 read */
