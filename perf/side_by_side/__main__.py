@@ -9,23 +9,31 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perf.conftest import machine_facts
 from perf.side_by_side import neighbours
 from perf.side_by_side.build import BuildError, build
+from perf.side_by_side.features import run_features_stage
 from perf.side_by_side.load import Load, LoadError
 from perf.side_by_side.memory import Ballast, fresh_page_us
 from perf.side_by_side.plan import FULL, QUICK, Plan
 from perf.side_by_side.process import ProcessEndedError
 from perf.side_by_side.sides import ApacheSide, PymqSide, Side
-from perf.side_by_side.stages import STAGES, Bench, Figures
+from perf.side_by_side.stages import Bench, Figures, run_async_stage, run_cold_stage, run_sync_stage
 from perf.side_by_side.table import render, table
 from perf.side_by_side.wire import NotServingError
 from tests.interop.apache_toolchain import ToolchainBuildError, ToolchainMissingError, toolchain
 
 BUSY_LOAD = 0.7
+STAGES: dict[str, Callable[[Bench, Figures], None]] = {
+    "async": run_async_stage,
+    "sync": run_sync_stage,
+    "cold": run_cold_stage,
+    "features": run_features_stage,
+}
 
 
 def arguments() -> argparse.Namespace:

@@ -70,6 +70,10 @@ class Plan:
     cold_s: float = 10
     cold_read_s: float = 90
     probe_s: float = 2
+    transaction_count: int = 100_000
+    retry_count: int = 150_000
+    filter_count: int = 1_000_000
+    delay_count: int = 300_000
 
     def count_for(self, shape: Shape) -> int:
         """Messages of *shape* that make `run_bytes` of log; a record is its body and about 230 bytes."""
@@ -93,4 +97,8 @@ QUICK = replace(
     cold_s=2,
     cold_read_s=20,
     probe_s=0.5,
+    transaction_count=3000,
+    retry_count=3000,
+    filter_count=20_000,
+    delay_count=5000,
 )

@@ -6,8 +6,10 @@ Both get the same settings where they mean the same thing; what differs is said 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from perf.side_by_side.process import Server, free_port, spawn, write_properties
@@ -16,6 +18,7 @@ from tests.interop.apache_toolchain import Toolchain
 NAMESRV_MAIN_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
 BROKER_NAME = "broker-a"
+NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 
 # As RocketMQ's own runbroker.sh, with 2 GiB for its 8 and without touching the whole heap beforehand: with that switch
 # the idle broker would hold 2 GiB of anonymous memory, which would flatter us.
@@ -49,7 +52,7 @@ class Side(Protocol):
 
     name: str
 
-    def start(self, home: Path, *, flush_disk_type: str) -> RunningBroker:
+    def start(self, home: Path, *, flush_disk_type: str, more: Mapping[str, str] = NOTHING_MORE) -> RunningBroker:
         """Start a name server and a broker over the store in *home*, which may be there from an earlier start."""
         ...
 
@@ -77,7 +80,7 @@ class ApacheSide:
     toolchain: Toolchain
     name: str = "apache"
 
-    def start(self, home: Path, *, flush_disk_type: str) -> RunningBroker:
+    def start(self, home: Path, *, flush_disk_type: str, more: Mapping[str, str] = NOTHING_MORE) -> RunningBroker:
         """See `Side.start`."""
         port, name_server_port = free_port(), free_port()
         name_server_conf = write_properties(home / "namesrv.conf", {"listenPort": str(name_server_port)})
@@ -88,6 +91,7 @@ class ApacheSide:
             name_server.await_line("boot success")
             settings = {
                 **broker_settings(home, port, name_server_port, flush_disk_type),
+                **more,
                 # No part of what is measured, and 100 MiB of files and a thread that ticks less for Apache.
                 "timerWheelEnable": "false",
             }
@@ -112,7 +116,7 @@ class PymqSide:
 
     name: str = "pymq"
 
-    def start(self, home: Path, *, flush_disk_type: str) -> RunningBroker:
+    def start(self, home: Path, *, flush_disk_type: str, more: Mapping[str, str] = NOTHING_MORE) -> RunningBroker:
         """See `Side.start`."""
         port, name_server_port = free_port(), free_port()
         name_server_conf = write_properties(home / "namesrv.conf", {"listenPort": str(name_server_port)})
@@ -123,7 +127,7 @@ class PymqSide:
         )
         try:
             name_server.await_line("boot success")
-            settings = broker_settings(home, port, name_server_port, flush_disk_type)
+            settings = broker_settings(home, port, name_server_port, flush_disk_type) | dict(more)
             broker_conf = write_properties(home / "broker.conf", settings)
             broker = spawn(
                 "pymq-broker",

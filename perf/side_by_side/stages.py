@@ -1,4 +1,4 @@
-"""The three lives of a broker in which everything is measured.
+"""Three of the lives of a broker in which everything is measured; the fourth is in `features`.
 
     async   start, idle memory; pipelined, one at a time, batched; catch-up pull; long polling; memory under load
     sync    SYNC_FLUSH: 64 senders, with the disk's own figure before and after
@@ -289,10 +289,3 @@ def _send_beside_reader(
         read = reader.finish(limit_s + 60)
         sent = sender.end(60)
     return sent, read
-
-
-STAGES: dict[str, Callable[[Bench, Figures], None]] = {
-    "async": run_async_stage,
-    "sync": run_sync_stage,
-    "cold": run_cold_stage,
-}

@@ -73,10 +73,23 @@ def rows() -> list[Row]:
         *_per_shape("  CPU-s per million", "batch.cpu", plans.BATCH, None, "{:.2f}"),
         *_per_shape("long-poll delivery, p99 µs", "deliver.p99_us", (plans.DELIVER,), Mark(at_most=1 / 4), "{:.0f}"),
         *_per_shape("  p50 µs", "deliver.p50_us", (plans.DELIVER,), None, "{:.0f}"),
+        *_feature("delayed messages delivered/s", "delay"),
+        *_feature("transactions (half and commit)/s", "transaction"),
+        Row("  commits alone/s", "transaction.commit_rate", None, "{:,.0f}", higher_is_better=True),
+        *_feature("messages sent back/s", "retry"),
+        *_feature("SQL-filtered pull, messages looked at/s", "filter"),
         Row("start to first acknowledged message, s", "start_s", Mark(at_most=1 / 8), "{:.2f}"),
         Row("idle anonymous memory, MiB", "idle_mib", Mark(at_most=1 / 5), "{:.0f}"),
         Row("anonymous memory after the load, MiB", "loaded_mib", Mark(at_most=1 / 10), "{:.0f}"),
         Row("  messages by then", "loaded_count", None, "{:,.0f}"),
+    ]
+
+
+def _feature(title: str, figure: str) -> list[Row]:
+    """What a consumer group relies on: no slower than theirs, at half of their CPU."""
+    return [
+        Row(title, f"{figure}.rate", Mark(at_least=1), "{:,.0f}", higher_is_better=True),
+        Row("  CPU-s per million", f"{figure}.cpu", Mark(at_most=1 / 2), "{:.2f}"),
     ]
 
 

@@ -64,3 +64,26 @@ def test_what_is_sent_is_delivered_by_long_polling(broker: RunningBroker, tmp_pa
     result = run("deliver", *common, *arguments).result
     assert (result["acknowledged"], result["delivery_us"]["count"], result["gaps"]) == (500, 500, 0)
     assert identities(tmp_path / "ledger", "A") == identities(tmp_path / "ledger", "R")
+
+
+@pytest.mark.parametrize("codec", ["json", "rocketmq"])
+@pytest.mark.parametrize(
+    ("follow_up", "properties"), [("commit", "TRAN_MSG=true;PGROUP=load"), ("send-back", "colour=blue")]
+)
+def test_every_message_is_followed_by_its_second_request(
+    broker: RunningBroker, codec: str, follow_up: str, properties: str
+):
+    """Goal: transactions and retries are counted when both halves are done. Method: nothing refused, all settled."""
+    common = ("--broker", broker.address, "--topic", f"Follow-{codec}-{follow_up}", "--codec", codec)
+    shape = ("--count", 300, "--connections", 2, "--window", 8, "--properties", "java", "--add-properties", properties)
+    result = run("follow", *common, *shape, "--follow-up", follow_up).result
+    assert (result["sent"], result["acknowledged"], result["refused"]) == (300, 300, 0), result["refusals"]
+    assert result["follow_up"]["messages_per_s"] > result["messages_per_s"]
+
+
+def test_delayed_messages_are_awaited(broker: RunningBroker):
+    """Goal: the window of a delivery closes with the last message. Method: level 1, and the topic shows them all."""
+    common = ("--broker", broker.address, "--topic", "Delayed", "--queues", 2)
+    sent = run("send", *common, "--count", 50, "--add-properties", "DELAY=1", "--no-settle").result
+    awaited = run("await", *common, "--count", 50, "--timeout-s", 20).result
+    assert (sent["acknowledged"], awaited["reached"]) == (50, 50)

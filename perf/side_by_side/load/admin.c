@@ -79,11 +79,12 @@ void admin_register_consumer(struct connection *connection, const struct options
         body, sizeof body,
         "{\"clientID\":\"127.0.0.1@%u-%u\",\"consumerDataSet\":[{\"consumeFromWhere\":\"CONSUME_FROM_FIRST_OFFSET\","
         "\"consumeType\":\"CONSUME_PASSIVELY\",\"groupName\":\"%s\",\"messageModel\":\"CLUSTERING\","
-        "\"subscriptionDataSet\":[{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"TAG\","
-        "\"subString\":\"*\",\"subVersion\":%lld,\"tagsSet\":[],\"topic\":\"%s\"}],\"unitMode\":false}],"
+        "\"subscriptionDataSet\":[{\"classFilterMode\":false,\"codeSet\":[],\"expressionType\":\"%s\","
+        "\"subString\":\"%s\",\"subVersion\":%lld,\"tagsSet\":[],\"topic\":\"%s\"}],\"unitMode\":false}],"
         "\"heartbeatFingerprint\":0,\"producerDataSet\":[{\"groupName\":\"CLIENT_INNER_PRODUCER\"}],"
         "\"withoutSub\":false}",
-        options->sender, member, options->group, (long long)wall_ms(), options->topic);
+        options->sender, member, options->group, options->sql != NULL ? "SQL92" : "TAG",
+        options->sql != NULL ? options->sql : "*", (long long)wall_ms(), options->topic);
     if (size < 0 || (size_t)size >= sizeof body)
         fail(EXIT_USAGE, "topic or group is too long for a heartbeat");
     const struct request request = {REQUEST_HEART_BEAT, NULL, 0, (const uint8_t *)body, (size_t)size};

@@ -73,22 +73,26 @@ static void pull(struct consumer *consumer, struct puller *puller, unsigned queu
     snprintf(commit_digits, sizeof commit_digits, "%lld", (long long)cursor->next_offset);
     snprintf(batch_digits, sizeof batch_digits, "%u", options->pull_batch);
     snprintf(sys_flag_digits, sizeof sys_flag_digits, "%d", sys_flag);
+    const char *type = options->sql != NULL ? "SQL92" : "TAG", *expression = options->sql != NULL ? options->sql : "*";
     const struct field json[] = {
         {"queueId", queue_digits},       {"maxMsgBytes", "262144"},         {"maxMsgNums", batch_digits},
         {"sysFlag", sys_flag_digits},    {"suspendTimeoutMillis", "15000"}, {"commitOffset", commit_digits},
         {"bname", options->broker_name}, {"topic", options->topic},         {"queueOffset", offset_digits},
-        {"expressionType", "TAG"},       {"subVersion", SUB_VERSION},       {"consumerGroup", options->group},
+        {"expressionType", type},        {"subVersion", SUB_VERSION},       {"consumerGroup", options->group},
+        {"subscription", expression},
     };
     const struct field binary[] = {
         {"consumerGroup", options->group}, {"topic", options->topic},         {"queueId", queue_digits},
         {"queueOffset", offset_digits},    {"maxMsgNums", batch_digits},      {"sysFlag", sys_flag_digits},
         {"commitOffset", commit_digits},   {"suspendTimeoutMillis", "15000"}, {"subVersion", SUB_VERSION},
-        {"expressionType", "TAG"},         {"maxMsgBytes", "262144"},         {"bname", options->broker_name},
+        {"expressionType", type},          {"maxMsgBytes", "262144"},         {"bname", options->broker_name},
+        {"subscription", expression},
     };
     const struct request request = {
         .code = REQUEST_PULL_MESSAGE,
         .fields = options->codec == CODEC_JSON ? json : binary,
-        .field_count = sizeof json / sizeof json[0],
+        /* A push client leaves its expression out: the broker knows it. The last field is for the other kind. */
+        .field_count = sizeof json / sizeof json[0] - (options->sql == NULL),
     };
     size_t opaque_position;
     uint8_t *target = connection_reserve(&puller->connection, PULL_FRAME_SIZE_MAX);
@@ -169,7 +173,7 @@ static void take_messages(struct consumer *consumer, struct cursor *cursor, cons
     int status;
     int64_t expected = cursor->next_offset;
     while ((status = record_next(answer->body, answer->body_size, &position, &record)) > 0) {
-        consumer->gaps += record.queue_offset != expected;
+        consumer->gaps += record.queue_offset != expected && consumer->options->sql == NULL;
         expected = record.queue_offset + 1;
         consumer->received++;
         if (consumer->measure_delivery || consumer->ledger != NULL)

@@ -55,6 +55,10 @@ static void take_field(struct answer *answer, struct text key, struct text value
         answer->msg_id = value;
         return;
     }
+    if (text_is(key, "transactionId")) {
+        answer->transaction_id = value;
+        return;
+    }
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         int64_t number;
         if (text_is(key, numbers[i].key) && parse_integer(value, &number)) {

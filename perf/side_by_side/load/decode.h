@@ -39,6 +39,7 @@ struct answer {
     int64_t max_offset;
     int64_t offset;
     struct text msg_id;
+    struct text transaction_id;
     struct text remark;
     const uint8_t *body;
     size_t body_size;

@@ -26,6 +26,8 @@ int main(int argc, char **argv) {
     case MODE_SEND: run_send(&options); break;
     case MODE_PULL: run_pull(&options); break;
     case MODE_DELIVER: run_deliver(&options); break;
+    case MODE_FOLLOW: run_follow(&options); break;
+    case MODE_AWAIT: run_await(&options); break;
     case MODE_SYNC_PROBE: run_sync_probe(&options); break;
     }
     return 0;

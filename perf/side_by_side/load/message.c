@@ -8,7 +8,7 @@
 
 #define BODY_MAGIC 0x50794C64U /* "PyLd" */
 #define HEADER_SIZE_MAX 2048
-#define PROPERTIES_SIZE_MAX 256
+#define PROPERTIES_SIZE_MAX 512
 #define BATCH_ITEM_OVERHEAD 22
 
 /* Characters that occur nowhere else in a frame, so that they can be found again after encoding. */
@@ -45,6 +45,16 @@ bool body_filling_is_right(const uint8_t *body, size_t size) {
         if (body[i] != filling_at(i))
             return false;
     return true;
+}
+
+/* `added` as properties are written, behind those that `target` holds; what does not fit is left out. */
+static void add_properties(char *target, size_t capacity, const char *added) {
+    size_t size = strlen(target);
+    for (; added != NULL && *added != 0 && size + 2 < capacity; added++)
+        target[size++] = *added == '=' ? '\1' : *added == ';' ? '\2' : *added;
+    if (size > 0 && target[size - 1] != '\2')
+        target[size++] = '\2';
+    target[size] = 0;
 }
 
 /* The property string with place-holders, in the order a Java client's map gives them. `outer` is a batch's own: no
@@ -115,6 +125,7 @@ static bool frame_open(struct message_frame *frame, const struct message_plan *p
     char properties[PROPERTIES_SIZE_MAX], inner[PROPERTIES_SIZE_MAX], queue_digits[12];
     property_text(properties, sizeof properties, plan->properties, batch);
     property_text(inner, sizeof inner, plan->properties, false);
+    add_properties(batch ? inner : properties, sizeof inner, plan->added);
     snprintf(queue_digits, sizeof queue_digits, "%u", queue);
     size_t capacity = HEADER_SIZE_MAX + plan->batch_count * (BATCH_ITEM_OVERHEAD + plan->body_size + sizeof inner);
     uint8_t *body = malloc(capacity);

@@ -34,6 +34,7 @@ struct message_plan {
     const char *topic;
     const char *producer_group;
     const char *broker_name;
+    const char *added; /* more properties, NAME=VALUE;NAME=VALUE; NULL: none */
     unsigned queue_count;
     unsigned batch_count; /* messages a request; more than 1 is SEND_BATCH_MESSAGE */
     size_t body_size;

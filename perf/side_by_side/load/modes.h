@@ -12,6 +12,8 @@ extern volatile sig_atomic_t stop_requested;
 void run_send(const struct options *options);
 void run_pull(const struct options *options);
 void run_deliver(const struct options *options);
+void run_follow(const struct options *options);
+void run_await(const struct options *options);
 void run_sync_probe(const struct options *options);
 
 #endif

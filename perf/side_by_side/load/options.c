@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: load send|pull|deliver|sync-probe [options]; one JSON object on stdout\n"
+    "usage: load send|pull|deliver|follow|await|sync-probe [options]; one JSON object on stdout\n"
     "  send        as fast as the answers of --connections x --window requests come, or --rate messages a second\n"
     "  pull        catch-up: read the topic's queues from 0 to where they end now\n"
     "  deliver     send --rate messages a second, receive them by long polling, measure from intended send to receipt\n"
+    "  follow      send --count messages, then commit each (halves of transactions) or send each back\n"
+    "  await       until the topic's queues show --count messages that somebody else puts there\n"
     "  sync-probe  write --count records of --body-size bytes, --batch at a time, with fdatasync after each time\n"
     "\n"
     "  --broker HOST:PORT      --topic NAME            --queues N (8)          --no-create-topic\n"
@@ -25,7 +27,10 @@ static const char usage[] =
     "  --ledger FILE           what was acknowledged and received, a line each (README.md)\n"
     "  --watch-pid PID         report this process's CPU time over the window\n"
     "  --no-settle             do not wait until the queues show what was acknowledged\n"
-    "  --directory DIR         sync-probe: where to write\n";
+    "  --directory DIR         sync-probe: where to write\n"
+    "  --add-properties K=V;K=V  besides those of --properties\n"
+    "  --sql EXPRESSION        pull: subscribe with it instead of everything\n"
+    "  --follow-up commit|send-back\n";
 
 enum option_code {
     OPTION_BROKER = 256,
@@ -50,6 +55,9 @@ enum option_code {
     OPTION_WATCH_PID,
     OPTION_NO_SETTLE,
     OPTION_DIRECTORY,
+    OPTION_ADD_PROPERTIES,
+    OPTION_SQL,
+    OPTION_FOLLOW_UP,
 };
 
 static const struct option long_options[] = {
@@ -75,6 +83,9 @@ static const struct option long_options[] = {
     {"watch-pid", required_argument, NULL, OPTION_WATCH_PID},
     {"no-settle", no_argument, NULL, OPTION_NO_SETTLE},
     {"directory", required_argument, NULL, OPTION_DIRECTORY},
+    {"add-properties", required_argument, NULL, OPTION_ADD_PROPERTIES},
+    {"sql", required_argument, NULL, OPTION_SQL},
+    {"follow-up", required_argument, NULL, OPTION_FOLLOW_UP},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -86,10 +97,13 @@ static const char *const properties_names[] = {
     [PROPERTIES_JAVA_TAGS] = "java-tags",
     [PROPERTIES_JAVA_KEYS] = "java-keys",
 };
+static const char *const follow_up_names[] = {[FOLLOW_COMMIT] = "commit", [FOLLOW_SEND_BACK] = "send-back"};
 static const char *const mode_names[] = {
     [MODE_SEND] = "send",
     [MODE_PULL] = "pull",
     [MODE_DELIVER] = "deliver",
+    [MODE_FOLLOW] = "follow",
+    [MODE_AWAIT] = "await",
     [MODE_SYNC_PROBE] = "sync-probe",
 };
 
@@ -138,6 +152,9 @@ static void take_option(struct options *options, int code, const char *name) {
     case OPTION_WATCH_PID: options->watch_pid = (pid_t)number(name, 1, 1 << 30); break;
     case OPTION_NO_SETTLE: options->settle = false; break;
     case OPTION_DIRECTORY: options->directory = optarg; break;
+    case OPTION_ADD_PROPERTIES: options->added = optarg; break;
+    case OPTION_SQL: options->sql = optarg; break;
+    case OPTION_FOLLOW_UP: options->follow_up = (enum follow_up)PICK("follow-up", optarg, follow_up_names); break;
     case 'h': fputs(usage, stdout); exit(0);
     default: fail(EXIT_USAGE, "see --help");
     }
@@ -153,6 +170,8 @@ static void check(const struct options *options) {
         fail(EXIT_USAGE, "--broker and --topic are needed");
     if (options->mode == MODE_DELIVER && options->rate <= 0)
         fail(EXIT_USAGE, "deliver needs --rate: its schedule is what the delay is measured from");
+    if (options->mode == MODE_FOLLOW && (options->batch > 1 || options->count_max > FOLLOW_COUNT_MAX))
+        fail(EXIT_USAGE, "follow keeps each message in mind: no --batch, and --count at most %d", FOLLOW_COUNT_MAX);
     if (options->rate > 0 && options->batch > 1)
         fail(EXIT_USAGE, "--rate counts single messages; it does not go with --batch");
 }

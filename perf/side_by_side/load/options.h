@@ -11,8 +11,12 @@
 #define CONNECTIONS_MAX 4096
 #define WINDOW_MAX 4096
 #define QUEUES_MAX 1024
+#define FOLLOW_COUNT_MAX 10000000
 
-enum mode { MODE_SEND, MODE_PULL, MODE_DELIVER, MODE_SYNC_PROBE };
+enum mode { MODE_SEND, MODE_PULL, MODE_DELIVER, MODE_FOLLOW, MODE_AWAIT, MODE_SYNC_PROBE };
+
+/* What follows a message that was acknowledged. */
+enum follow_up { FOLLOW_COMMIT, FOLLOW_SEND_BACK };
 
 struct options {
     enum mode mode;
@@ -22,6 +26,9 @@ struct options {
     const char *broker_name;
     const char *ledger_path;
     const char *directory; /* sync-probe: where to write */
+    const char *added;     /* more properties, NAME=VALUE;NAME=VALUE; NULL: none */
+    const char *sql;       /* the expression consumers subscribe with; NULL: everything, by tag */
+    enum follow_up follow_up;
     enum codec codec;
     enum properties properties;
     unsigned connections;

@@ -14,7 +14,8 @@
 
 static void sender_open(struct producer *producer, struct sender *sender) {
     const struct options *options = producer->options;
-    size_t out_capacity = options->window * producer->frame_size_max + ADMIN_ROOM;
+    size_t frame_size = producer->frame_size_max > FOLLOW_UP_SIZE_MAX ? producer->frame_size_max : FOLLOW_UP_SIZE_MAX;
+    size_t out_capacity = options->window * frame_size + ADMIN_ROOM;
     connection_open(&sender->connection, options->address, ANSWERS_SIZE, out_capacity);
     sender->slots = calloc(options->window, sizeof *sender->slots);
     sender->free_slots = calloc(options->window, sizeof *sender->free_slots);
@@ -60,6 +61,7 @@ void producer_open(struct producer *producer, const struct options *options, str
         .topic = options->topic,
         .producer_group = options->group,
         .broker_name = options->broker_name,
+        .added = options->added,
         .queue_count = options->queues,
         .batch_count = options->batch,
         .body_size = options->body_size,
@@ -216,10 +218,13 @@ static void end(struct producer *producer, struct sender *sender, const uint8_t 
     if (request->opaque != (uint32_t)answer->opaque)
         fail(EXIT_PEER, "%s answered opaque %d, which is not under way", producer->options->address, answer->opaque);
     /* What the shape did not read is needed now. */
-    if ((producer->ledger != NULL || answer->code != RESPONSE_SUCCESS) && !decode_answer(frame, size, answer))
+    bool whole = producer->ledger != NULL || producer->acknowledge != NULL || answer->code != RESPONSE_SUCCESS;
+    if (whole && !decode_answer(frame, size, answer))
         fail(EXIT_PEER, "%s sent an unreadable answer", producer->options->address);
     if (answer->code == RESPONSE_SUCCESS) {
         producer->acknowledged += producer->options->batch;
+        if (producer->acknowledge != NULL)
+            producer->acknowledge(producer->context, answer);
         histogram_add(&producer->latency, now_ns - request->intended_ns);
     } else {
         note_refusal(producer, answer);

@@ -38,8 +38,12 @@ struct refusal {
     char remark[160]; /* of the first */
 };
 
+#define FOLLOW_UP_SIZE_MAX 1024 /* of a request that follows a message; its connection has room for a window of them */
+
 struct producer {
     const struct options *options;
+    void (*acknowledge)(void *context, const struct answer *answer); /* told of each, after producer_open; or NULL */
+    void *context;
     struct message_source source;
     struct sender *senders;
     struct ledger *ledger;
