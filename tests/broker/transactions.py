@@ -94,10 +94,13 @@ class DrivenBroker:
     def messages(self, topic: str, queue_id: int = 0):
         """Everything in a queue."""
         self.settled()
+        found: list = []
         try:
-            return self.broker.store.read(topic, queue_id, 0, 100_000)
+            while more := self.broker.store.read(topic, queue_id, len(found), 10_000, settle=False):
+                found += more
         except pymq.NotFoundError:
-            return []
+            pass
+        return found
 
     def halves(self):
         """Everything in the half queue."""

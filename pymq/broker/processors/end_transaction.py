@@ -40,8 +40,8 @@ class EndTransactionProcessor:
         self._service = broker.transactions
 
     def register(self, server: RemotingServer) -> None:
-        """Take the code."""
-        server.register(RequestCode.END_TRANSACTION, self.end, lane=Lane.SEND)
+        """Take the code. Not in the lane of sends: an end that waits longer than a send may is still wanted."""
+        server.register(RequestCode.END_TRANSACTION, self.end, lane=Lane.ADMIN)
 
     async def end(self, request: Request) -> Command | None:
         """Commit or roll back; a producer that does not know yet gets no answer, as from Apache."""

@@ -20,21 +20,14 @@ from collections import Counter
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from pymq._core._serve import PutResult
 from pymq._core._store import ReceivedMessage
 from pymq.broker import names
 from pymq.broker.topic_config import PERM_READ_WRITE
 from pymq.broker.transaction import records
 from pymq.broker.transaction.half import HALF_QUEUE, Half, read_half
 from pymq.broker.transaction.ledger import End
-from pymq.errors import (
-    CorruptRecordError,
-    InvalidArgumentError,
-    InvalidTopicError,
-    MessageTooLargeError,
-    NotFoundError,
-    PropertiesTooLargeError,
-    StoreError,
-)
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -49,7 +42,8 @@ GIVEN_UP_QUEUES = 1
 RENEW_SHARE = 4  # a half that waits is put again when this part of the retention time has passed over its record
 
 # What the store refuses because of the message itself: with another one it may be content.
-ITS_OWN = (MessageTooLargeError, PropertiesTooLargeError, InvalidTopicError, InvalidArgumentError)
+UNREADABLE = frozenset({"PYMQ_ENOTFOUND", "PYMQ_ECORRUPT"})
+ITS_OWN = UNREADABLE | {"PYMQ_ETOPIC", "PYMQ_EINVAL", "PYMQ_EPROPERTIES", "PYMQ_ETOOBIG", "PYMQ_EREMOVED"}
 
 log = logging.getLogger("pymq.broker")
 
@@ -239,16 +233,15 @@ class CheckRounds:
             )
         loop = asyncio.get_running_loop()
         loaded = await loop.run_in_executor(self._broker.executor, self._load, [half for half, _, _ in batch])
+        pending = []
         for (half, step, connection), found in zip(batch, loaded, strict=True):
             if found is None:
                 if half.offset in self._service.ledger.waiting:
-                    self._service.counts["unreadable"] += 1
-                    self._service.ledger.end(half.origin, End.UNREADABLE, half.offset)
+                    self._leave(half)
             elif half.offset in self._service.ledger.waiting and await self._is_pending(found):
-                try:
-                    self._do(found, step, connection)
-                except ITS_OWN as error:
-                    self._set_aside(found, error)
+                pending.append((found, step, connection))
+        # From here on nothing else runs until what is put again is known to be.
+        self._do([work for work in pending if work[0].half.offset in self._service.ledger.waiting])
         await asyncio.sleep(0)
 
     async def _is_pending(self, loaded: Loaded) -> bool:
@@ -259,14 +252,10 @@ class CheckRounds:
             log.error("not known whether committed key=%s error=%s", loaded.half.key, error)
             return False
 
-    def _set_aside(self, loaded: Loaded, error: StoreError) -> None:
-        """Give up what cannot be put again (of Apache's: our own leaves room for it), so that it is not in the way."""
-        log.error("half message cannot be put again key=%s error=%s", loaded.half.key, error)
-        try:
-            self._do(loaded, Step.GIVE_UP, 0)
-        except ITS_OWN:
-            self._service.counts["unreadable"] += 1
-            self._service.ended(loaded.half, End.UNREADABLE)
+    def _leave(self, half: Half) -> None:
+        """Nothing can be done about it: it must not be in the way."""
+        self._service.counts["unreadable"] += 1
+        self._service.ended(half, End.UNREADABLE)
 
     def _load(self, halves: list[Half]) -> list[Loaded | None]:
         """Their records; None for one that cannot be read. Waits for the disk."""
@@ -281,16 +270,40 @@ class CheckRounds:
             found.append(None if record is None else Loaded(half, message, record))
         return found
 
-    def _do(self, loaded: Loaded, step: Step, connection: int) -> None:
-        """One step for one half message, whole.
+    def _do(self, works: list[tuple[Loaded, Step, int]]) -> None:
+        """What was decided, for half messages that are pending: one call puts all of them again.
 
         Raises:
-            StoreError: the store refuses, and nothing has changed.
+            StoreError: the store refuses whatever it is given; those it has taken are noted.
         """
-        half, message, record = loaded
-        service = self._service
+        if not works:
+            return
+        items = [
+            records.given_up(loaded.half)
+            if step is Step.GIVE_UP
+            else records.half_again(loaded.half, checks_after(loaded.half, step))
+            for loaded, step, _ in works
+        ]
+        refused = ""
+        for (loaded, step, connection), result in zip(works, self._broker.serve.reput(items), strict=True):
+            if not isinstance(result, str):
+                self._done(loaded, step, connection, result)
+            elif result not in ITS_OWN:
+                refused = result
+            elif step is Step.GIVE_UP or result in UNREADABLE:
+                log.error("half message cannot be put again key=%s status=%s", loaded.half.key, result)
+                self._leave(loaded.half)
+            else:
+                # Of Apache's: our own leaves room for what a check adds.
+                log.error("half message cannot be put again key=%s status=%s: given up", loaded.half.key, result)
+                self._do([(loaded, Step.GIVE_UP, 0)])
+        if refused:
+            raise records.refusal(refused, "putting half messages again")
+
+    def _done(self, loaded: Loaded, step: Step, connection: int, place: PutResult) -> None:
+        """Note what was put again, and ask."""
+        half, service = loaded.half, self._service
         if step is Step.GIVE_UP:
-            records.give_up(self._broker, message)
             service.ended(half, End.GIVEN_UP)
             service.counts["discarded"] += 1
             log.error(
@@ -298,16 +311,21 @@ class CheckRounds:
                 half.topic, half.key, half.group, half.checks, names.CHECK_MAX_TIME_TOPIC,
             )  # fmt: skip
             return
-        checks = half.checks + (step is Step.CHECK)
-        place, properties = records.put_half_again(self._broker, message, half, checks)
         service.ledger.moved(half.offset, half.origin, place.queue_offset)
         if step is Step.RENEW:
             service.counts["renewed"] += 1
             return
-        command = records.check_command(self._broker, half, record, place, properties)
+        marks = records.marks_of(half, checks_after(half, step))
+        properties = records.edit(loaded.message.raw_properties, frozenset(), marks)
+        command = records.check_command(self._broker, half, loaded.record, place, properties)
         if self._broker.server.push(connection, command):
             service.counts["checked"] += 1
 
     def _is_over(self, begin_ms: int) -> bool:
         """Whether the round has taken its time; the next goes on."""
         return self._broker.clock.now_ms() - begin_ms > ROUND_MS_MAX
+
+
+def checks_after(half: Half, step: Step) -> int:
+    """How often it has been asked about once *step* is done."""
+    return half.checks + (step is Step.CHECK)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pymq._core._serve import PutResult
+from pymq._core._serve import PutResult, Reput
 from pymq._core._store import ReceivedMessage, Store
 from pymq.broker import names
 from pymq.broker.redirect import Redirected, by_time
@@ -19,7 +19,6 @@ from pymq.broker.transaction.half import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     Half,
-    host_of,
     read_half,
 )
 from pymq.errors import NotFoundError, StoreError
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 CRC = "__CRC32#"  # the store writes it again
+NOT_COMMITTED = (REAL_TOPIC, REAL_QUEUE_ID, ORIGIN, CRC)  # properties that belong to the half alone
 GIVEN_UP_QUEUE = 0
 LOOK_COUNT = 64  # records with the key of one transaction that are looked at
 SCAN_COUNT = 256
@@ -51,33 +51,14 @@ def edit(raw: bytes, remove: frozenset[str], add: Mapping[str, str]) -> bytes:
     return b"".join(piece + b"\x02" for piece in kept)
 
 
-def put_again(
-    broker: Broker,
-    message: ReceivedMessage,
-    topic: str,
-    queue_id: int,
-    properties: bytes,
-    *,
-    sys_flag: int,
-    prepared_offset: int = 0,
-) -> PutResult:
-    """A record once more, elsewhere.
+def pairs(properties: Mapping[str, str]) -> bytes:
+    """Properties as a record has them."""
+    return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
 
-    Raises:
-        StoreError: the store refuses.
-    """
-    return broker.serve.put(
-        topic,
-        queue_id,
-        message.body,
-        properties,
-        born_host=host_of(message.born_host),
-        born_timestamp_ms=message.born_timestamp_ms,
-        flag=message.flag,
-        sys_flag=sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=prepared_offset,
-    )
+
+def refusal(status: str, what: str) -> StoreError:
+    """The error of a record that was not put again."""
+    return StoreError(f"{what}: {status}", status=status)
 
 
 def target_of(broker: Broker, message: ReceivedMessage, half: Half) -> Redirected:
@@ -88,7 +69,7 @@ def target_of(broker: Broker, message: ReceivedMessage, half: Half) -> Redirecte
     """
     sys_flag = message.sys_flag & ~FLAG_MASK | COMMIT_FLAG
     properties = message.properties
-    for name in (REAL_TOPIC, REAL_QUEUE_ID, ORIGIN, CRC):
+    for name in NOT_COMMITTED:
         properties.pop(name, None)
     plain = Redirected(half.topic, half.queue_id, properties, sys_flag)
     return by_time(broker, plain, broker.clock.now_ms())
@@ -104,45 +85,49 @@ def commit(broker: Broker, message: ReceivedMessage, half: Half) -> PutResult:
     target = target_of(broker, message, half)
     before = message.properties
     added = {name: value for name, value in target.properties.items() if before.get(name) != value}
-    removed = frozenset(before) - frozenset(target.properties)
-    return put_again(
-        broker,
-        message,
-        target.topic,
-        target.queue_id,
-        edit(message.raw_properties, removed, added),
-        sys_flag=target.sys_flag,
-        prepared_offset=half.physical_offset,
+    removed = before.keys() - target.properties.keys()
+    (result,) = broker.serve.reput(
+        [
+            Reput(
+                half.physical_offset,
+                target.topic,
+                target.queue_id,
+                remove="".join(f"{name}\x02" for name in removed).encode(),
+                set=pairs(added),
+                sys_flag_clear=FLAG_MASK,
+                sys_flag_set=COMMIT_FLAG,
+                prepared_transaction_offset=half.physical_offset,
+            )
+        ]
     )
+    if isinstance(result, str):
+        raise refusal(result, f"committing {half.key}")
+    return result
 
 
-def put_half_again(broker: Broker, message: ReceivedMessage, half: Half, checks: int) -> tuple[PutResult, bytes]:
-    """Put a half message at its queue's end, with *checks* as its count; where it is, and its properties.
-
-    Raises:
-        StoreError: the store refuses.
-    """
-    added = {ORIGIN: str(half.origin)} | ({CHECK_TIMES: str(checks)} if checks else {})
-    properties = edit(message.raw_properties, frozenset(), added)
-    result = put_again(broker, message, names.HALF_TOPIC, HALF_QUEUE, properties, sys_flag=message.sys_flag)
-    return result, properties
+def marks_of(half: Half, checks: int) -> dict[str, str]:
+    """The properties a half message gets when it is put again."""
+    return {ORIGIN: str(half.origin)} | ({CHECK_TIMES: str(checks)} if checks else {})
 
 
-def give_up(broker: Broker, message: ReceivedMessage) -> PutResult:
-    """Put a half message that nobody ends where an administrator finds it. The topic must be there.
+def half_again(half: Half, checks: int) -> Reput:
+    """A half message at its queue's end, with *checks* as its count."""
+    return Reput(half.physical_offset, names.HALF_TOPIC, HALF_QUEUE, set=pairs(marks_of(half, checks)))
 
-    Raises:
-        StoreError: the store refuses.
-    """
-    properties = edit(message.raw_properties, frozenset(), {})
-    return put_again(broker, message, names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUE, properties, sys_flag=message.sys_flag)
+
+def given_up(half: Half) -> Reput:
+    """A half message that nobody ends, where an administrator finds it. The topic must be there."""
+    return Reput(half.physical_offset, names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUE)
 
 
 # ---- asking a producer -------------------------------------------------------------------------------------------
 
 
 def check_command(broker: Broker, half: Half, record: bytes, place: PutResult, properties: bytes) -> Command:
-    """CHECK_TRANSACTION_STATE: the half message with its own topic and queue, at the place it was put again."""
+    """CHECK_TRANSACTION_STATE: the half message with its own topic and queue, at the place it was put again.
+
+    *record* is the copy before, *properties* those of the new one.
+    """
     offset_id = f"{broker.serve.host_hex}{place.physical_offset:016X}"
     fields = {
         "topic": names.HALF_TOPIC,
