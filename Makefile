@@ -68,7 +68,7 @@ demo: build ## a demonstration of the embedded store
 
 .PHONY: test lint lint-python lint-c sanitize native-test bench fuzz kill-loop crash-sweep full clean
 test: build native-build interop-tools ## every test that fits in a few minutes
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) tools/run_tests.py $(PYTEST_ARGS)
 
 .PHONY: interop-tools interop-apache
 interop-tools:

@@ -1,0 +1,30 @@
+"""The runner of both halves of the tests: what either says counts."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tools.run_tests import NO_TESTS, run_side_by_side
+
+
+def ends_with(status: int, text: str = "") -> list[str]:
+    """A program that prints and ends."""
+    return [sys.executable, "-c", f"print({text!r}); raise SystemExit({status})"]
+
+
+@pytest.mark.parametrize(
+    ("apart", "others", "expected"),
+    [(0, 0, 0), (1, 0, 1), (0, 1, 1), (2, 1, 1), (0, NO_TESTS, 0), (3, NO_TESTS, 3)],
+)
+def test_a_failure_on_either_side_fails_the_run(apart: int, others: int, expected: int) -> None:
+    """Goal: no half is green for the other. Method: two programs with all kinds of ends."""
+    assert run_side_by_side(ends_with(apart), ends_with(others)) == expected
+
+
+def test_the_output_of_both_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """Goal: a failure apart can be read. Method: what both programs print, the one apart last."""
+    run_side_by_side(ends_with(1, "apart failed"), ends_with(0, "others passed"))
+    shown = capfd.readouterr().out
+    assert shown.index("others passed") < shown.index("apart failed")
