@@ -2,7 +2,8 @@
 
 Each level is a task that looks, waits until the next message is due, and looks again. A level with nothing in it waits
 until it is told of a message: by `stored()`, at once, from whoever stored one, and in any case by a glance at the
-queues twice a second while messages are coming in. An idle broker looks at nothing.
+queues twice in the shortest delay (at least twice a second) while messages are coming in. An idle broker looks at
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 THREADS = 2  # one slow disk read of an old message must not hold up the other levels
-GLANCE_S = 0.5
+GLANCE_S_MIN, GLANCE_S_MAX = 0.05, 0.5
 FIRST_SAVE_S = 10.0
 FAILED_MS = 10_000  # DELAY-6: after an error nobody expected
 
@@ -122,10 +123,12 @@ class ScheduleService:
         return delivery.wait_ms(now_ms)
 
     async def _glance(self) -> None:
-        """Whoever stores a delayed message without a word is found out here, long before the shortest usual delay."""
+        """What the reactors store of delayed messages is found here, before it can be due."""
         store = self._broker.store
+        shortest_s = min(self._broker.delay_levels.delays_ms) / 1000
+        interval_s = min(max(shortest_s / 2, GLANCE_S_MIN), GLANCE_S_MAX)
         seen = -1
-        while not await self._stops_within(GLANCE_S):
+        while not await self._stops_within(interval_s):
             dispatched = int(store.watermarks()["dispatched"])
             if dispatched == seen:
                 continue
