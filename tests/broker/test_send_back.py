@@ -85,8 +85,8 @@ def test_a_message_comes_back_with_where_it_came_from(shared, group):
     assert message.born_host == first.born_host
     assert message.message_id != first.message_id
     expected = first.properties | {
-        "RETRY_TOPIC": "Back", "ORIGIN_MESSAGE_ID": first.message_id, "WAIT": "false", "REAL_TOPIC": f"%RETRY%{group}",
-        "REAL_QID": "0",
+        "RETRY_TOPIC": "Back", "ORIGIN_MESSAGE_ID": first.message_id, "WAIT": "false", "DELAY": "3",
+        "REAL_TOPIC": f"%RETRY%{group}", "REAL_QID": "0",
     }  # fmt: skip
     assert message.properties == expected
     config = broker.topics.get(f"%RETRY%{group}")

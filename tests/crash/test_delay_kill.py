@@ -1,8 +1,8 @@
 """Delayed and sent-back messages over SIGKILL: what was acknowledged is delivered, at least once and never early.
 
-One broker's store lives on from kill to kill. Producers send delayed messages and send messages back without a pause,
-so that at any moment some wait, some are being delivered, some have been since progress was last written down. After the
-last kill the broker runs until everything is due, is stopped in order, and the store is read whole.
+One broker's store lives on from kill to kill. Producers send delayed messages and send messages back without a pause:
+at any moment some wait, some are being delivered, some have been since progress was last written down. After the last
+kill the broker runs until everything is due, is stopped in order, and the store is read whole.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ class DelayMachine(RuleBasedStateMachine):
             sent = self.sent[message.body.decode()]
             sent.end_offset = min(sent.end_offset, message.physical_offset + message.store_size)
             assert message.topic == TOPIC
-            assert "DELAY" not in message.properties
+            assert message.properties["DELAY"] == str(sent.level)
 
 
 TestDelay = DelayMachine.TestCase

@@ -37,7 +37,9 @@ DISPATCH_MS_MIN, DISPATCH_MS_MAX = 2, 50  # a message that was stored and is not
 # A delivery time later than a level can have given is taken for now (DELAY-9), but not when it is only a little later:
 # store times never decrease, so after the clock was set back by less than this, messages wait for it to catch up.
 CLOCK_STEP_MS = 10_000
-REMOVED_PROPERTIES = b"DELAY\x02TIMER_DELIVER_MS\x02TIMER_DELAY_SEC\x02"
+# Compat: nothing. 5.5.0 means to remove DELAY (messageTimeUp), but has written the properties down before it does, and
+# consumers have seen DELAY in what was delayed or retried ever since.
+REMOVED_PROPERTIES = b""
 
 log = logging.getLogger("pymq.broker.schedule")
 
