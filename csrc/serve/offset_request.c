@@ -89,7 +89,7 @@ static int query(struct pymq_serve_reactor *state, struct pymq_connection *conne
     int64_t offset = cell != NULL ? pymq_offset_value(cell) : PYMQ_OFFSET_NONE;
     if (offset >= 0)
         answer(connection, command, PYMQ_RESPONSE_SUCCESS, &offset, (struct pymq_slice){NULL, 0});
-    else if (cell == NULL || topic == NULL)
+    else if (cell == NULL || topic == NULL || state->serve->config.begin_as_asked)
         return PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN;
     else
         answer_without_offset(state, connection, command, topic, fields->queue_id);
@@ -110,10 +110,9 @@ static int update(struct pymq_serve_reactor *state, struct pymq_connection *conn
     if (cell == NULL)
         return PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN;
     struct pymq_slice remark = {NULL, 0};
-    if (atomic_load_explicit(&cell->pending, memory_order_acquire) != PYMQ_OFFSET_NONE)
+    if (!pymq_offset_store(cell, pymq_connection_name(connection), pymq_reactor_now_ms(state->reactor),
+                           fields->offset))
         remark = (struct pymq_slice){(const uint8_t *)RESET_REMARK, sizeof RESET_REMARK - 1};
-    else
-        pymq_offset_store(cell, fields->offset);
     pymq_count(&state->counters.commits, 1);
     answer(connection, command, PYMQ_RESPONSE_SUCCESS, NULL, remark);
     return PYMQ_SERVED;

@@ -4,6 +4,7 @@
  * `control_lock`. Rows and cells are made, resets entered and rows removed under exclusion, so that none of these can
  * meet a commit half-way. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "serve_internal.h"
 
@@ -33,6 +34,9 @@ static int widen_cells(struct pymq_offset_row *row, int32_t queue_id) {
     for (int32_t i = row->cell_count; i < count; i++) {
         atomic_init(&wider[i].offset, PYMQ_OFFSET_NONE);
         atomic_init(&wider[i].pending, PYMQ_OFFSET_NONE);
+        atomic_init(&wider[i].pulled, PYMQ_OFFSET_NONE);
+        atomic_init(&wider[i].follower, 0);
+        atomic_init(&wider[i].guarded_until, 0);
     }
     row->cells = wider;
     row->cell_count = count;
@@ -83,13 +87,14 @@ void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, s
     }
 }
 
-bool pymq_offset_commit_native(struct pymq_serve_reactor *state, const uint8_t *topic, size_t topic_size,
-                               const uint8_t *group, size_t group_size, int32_t queue_id, int64_t offset) {
+bool pymq_offset_commit_native(struct pymq_serve_reactor *state, pymq_connection_id connection, const uint8_t *topic,
+                               size_t topic_size, const uint8_t *group, size_t group_size, int32_t queue_id,
+                               int64_t offset) {
     struct pymq_offset_row *row = pymq_offset_find(&state->serve->tables, topic, topic_size, group, group_size);
     struct pymq_offset_cell *cell = pymq_offset_cell(row, queue_id);
     if (cell == NULL)
         return false;
-    pymq_offset_store(cell, offset);
+    pymq_offset_store(cell, connection, pymq_reactor_now_ms(state->reactor), offset);
     pymq_count(&state->counters.commits, 1);
     return true;
 }
@@ -106,29 +111,36 @@ int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint
     return *offset != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
 }
 
-/* Commit into a cell that is there; false when it has to be made first. */
-static bool commit_existing(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                            uint32_t topic_size, int32_t queue_id, int64_t offset) {
+int64_t pymq_monotonic_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int pymq_serve_offset_commit_by(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                                uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                                int64_t offset) {
+    int64_t now_ms = pymq_monotonic_ms();
     pthread_mutex_lock(&serve->tables.control_lock);
     struct pymq_offset_cell *cell =
         pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
-    if (cell != NULL)
-        pymq_offset_store(cell, offset);
+    bool stored = cell != NULL && pymq_offset_store(cell, connection, now_ms, offset);
     pthread_mutex_unlock(&serve->tables.control_lock);
-    return cell != NULL;
+    if (cell != NULL)
+        return stored;
+    pymq_tables_begin(&serve->tables); /* it has to be made first */
+    struct pymq_offset_row *row;
+    int status = pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
+    if (status == PYMQ_OK)
+        status = pymq_offset_store(&row->cells[queue_id], connection, now_ms, offset);
+    pymq_tables_end(&serve->tables);
+    return status;
 }
 
 int pymq_serve_offset_commit(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                              uint32_t topic_size, int32_t queue_id, int64_t offset) {
-    if (commit_existing(serve, group, group_size, topic, topic_size, queue_id, offset))
-        return PYMQ_OK;
-    pymq_tables_begin(&serve->tables);
-    struct pymq_offset_row *row;
-    int status = pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
-    if (status == PYMQ_OK)
-        pymq_offset_store(&row->cells[queue_id], offset);
-    pymq_tables_end(&serve->tables);
-    return status;
+    int status = pymq_serve_offset_commit_by(serve, 0, group, group_size, topic, topic_size, queue_id, offset);
+    return status < 0 ? status : PYMQ_OK;
 }
 
 int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
@@ -138,8 +150,11 @@ int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint
     int status = offset < 0 ? PYMQ_EINVAL
                             : pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
     if (status == PYMQ_OK) {
-        atomic_store_explicit(&row->cells[queue_id].offset, offset, memory_order_release);
-        atomic_store_explicit(&row->cells[queue_id].pending, offset, memory_order_release);
+        struct pymq_offset_cell *cell = &row->cells[queue_id];
+        atomic_store_explicit(&cell->offset, offset, memory_order_release);
+        atomic_store_explicit(&cell->pulled, PYMQ_OFFSET_NONE, memory_order_release);
+        atomic_store_explicit(&cell->guarded_until, 0, memory_order_release);
+        atomic_store_explicit(&cell->pending, offset, memory_order_release);
         pymq_pull_offset_reset(serve, row, queue_id);
     }
     pymq_tables_end(&serve->tables);
@@ -163,7 +178,8 @@ size_t pymq_serve_offsets(struct pymq_serve *serve, struct pymq_offset_entry *en
         struct pymq_offset_row *offsets = (struct pymq_offset_row *)row;
         for (int32_t i = 0; i < offsets->cell_count; i++) {
             int64_t offset = atomic_load_explicit(&offsets->cells[i].offset, memory_order_acquire);
-            if (offset == PYMQ_OFFSET_NONE)
+            int64_t pulled = atomic_load_explicit(&offsets->cells[i].pulled, memory_order_acquire);
+            if (offset == PYMQ_OFFSET_NONE && pulled == PYMQ_OFFSET_NONE)
                 continue;
             if (count < count_max)
                 entries[count] = (struct pymq_offset_entry){
@@ -171,6 +187,8 @@ size_t pymq_serve_offsets(struct pymq_serve *serve, struct pymq_offset_entry *en
                     .group = {offsets->names + offsets->topic_size, offsets->group_size},
                     .queue_id = i,
                     .offset = offset,
+                    .pending = atomic_load_explicit(&offsets->cells[i].pending, memory_order_acquire),
+                    .pulled = pulled,
                 };
             count++;
         }

@@ -196,13 +196,10 @@ static int send_messages(const struct pull *pull, const struct answer *answer, c
 static bool answer_reset(const struct pull *pull) {
     if (pull->cell == NULL)
         return false;
-    int64_t pending = atomic_load_explicit(&pull->cell->pending, memory_order_acquire);
+    int64_t pending = pymq_offset_begin(pull->cell, pymq_connection_name(pull->connection),
+                                        pymq_reactor_now_ms(pull->state->reactor), pull->fields.offset);
     if (pending == PYMQ_OFFSET_NONE)
         return false;
-    if (pending == pull->fields.offset) {
-        pymq_offset_pulled(pull->cell, pull->fields.offset);
-        return false;
-    }
     struct pymq_queue_info info;
     pymq_queue_info(pull->queue, &info);
     struct answer answer = {PYMQ_RESPONSE_PULL_OFFSET_MOVED, "OFFSET_RESET", pending, info.min_offset, info.max_offset,
@@ -298,12 +295,15 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
     if (get.status == PYMQ_GET_OFFSET_OVERFLOW_ONE && get.offset > pull.fields.offset)
         get.status = PYMQ_GET_NO_MATCHED_MESSAGE; /* there were messages, seen while it was held */
     if (commits(&pull) &&
-        !pymq_offset_commit_native(state, pull.fields.topic.data, pull.fields.topic.size, pull.fields.group.data,
-                                   pull.fields.group.size, pull.fields.queue_id, pull.fields.commit_offset)) {
+        !pymq_offset_commit_native(state, pymq_connection_name(connection), pull.fields.topic.data,
+                                   pull.fields.topic.size, pull.fields.group.data, pull.fields.group.size,
+                                   pull.fields.queue_id, pull.fields.commit_offset)) {
         for (uint32_t i = 0; i < get.span_count; i++)
             pymq_span_release(state->serve->store, &spans[i]);
         return PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN;
     }
+    if (pull.cell != NULL)
+        atomic_store_explicit(&pull.cell->pulled, get.next_offset, memory_order_relaxed);
     struct answer answer = {code_of(get.status, pull.fields.offset), STATUS_NAMES[get.status], get.next_offset,
                             get.min_offset, get.max_offset, get.suggest_slave};
     if (get.status == PYMQ_GET_FOUND)

@@ -366,24 +366,23 @@ static struct pymq_offset_cell *cell_of(struct pymq_serve *serve, const uint8_t 
     return pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
 }
 
-int pymq_serve_pull_begins(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                           uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to) {
+int pymq_serve_pull_begins(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                           uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                           int64_t offset, int64_t *reset_to) {
     pthread_mutex_lock(&serve->tables.control_lock);
     struct pymq_offset_cell *cell = cell_of(serve, group, group_size, topic, topic_size, queue_id);
-    if (cell != NULL)
-        pymq_offset_pulled(cell, offset);
-    *reset_to = cell != NULL ? atomic_load_explicit(&cell->pending, memory_order_acquire) : PYMQ_OFFSET_NONE;
+    *reset_to = cell != NULL ? pymq_offset_begin(cell, connection, pymq_monotonic_ms(), offset) : PYMQ_OFFSET_NONE;
     pthread_mutex_unlock(&serve->tables.control_lock);
     return *reset_to != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
 }
 
-bool pymq_serve_offset_is_pending(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
-                                  const uint8_t *topic, uint32_t topic_size, int32_t queue_id) {
+void pymq_serve_pulled(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                       uint32_t topic_size, int32_t queue_id, int64_t next_offset) {
     pthread_mutex_lock(&serve->tables.control_lock);
     struct pymq_offset_cell *cell = cell_of(serve, group, group_size, topic, topic_size, queue_id);
-    bool pending = cell != NULL && atomic_load_explicit(&cell->pending, memory_order_acquire) != PYMQ_OFFSET_NONE;
+    if (cell != NULL)
+        atomic_store_explicit(&cell->pulled, next_offset, memory_order_relaxed);
     pthread_mutex_unlock(&serve->tables.control_lock);
-    return pending;
 }
 
 void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,

@@ -90,7 +90,9 @@ void pymq_pull_stats(const struct pymq_serve *serve, struct pymq_serve_stats *st
 /* ---- what the pull half may call in the other -------------- */
 
 /* A commit riding on a pull. False when the row or cell is missing: hand the request over (GROUP_UNKNOWN). */
-bool pymq_offset_commit_native(struct pymq_serve_reactor *state, const uint8_t *topic, size_t topic_size,
-                               const uint8_t *group, size_t group_size, int32_t queue_id, int64_t offset);
+bool pymq_offset_commit_native(struct pymq_serve_reactor *state, pymq_connection_id connection, const uint8_t *topic,
+                               size_t topic_size, const uint8_t *group, size_t group_size, int32_t queue_id,
+                               int64_t offset);
+int64_t pymq_monotonic_ms(void); /* pymq_reactor_now_ms for other threads */
 
 #endif

@@ -63,12 +63,14 @@ struct pymq_subscription {
 
 /* The offset of one queue. Commits store `offset`, whoever they come from and from any thread; a reset is made under
  * exclusion, so a commit is wholly before or wholly after it. */
-#define PYMQ_OFFSET_NONE INT64_MIN
 
 struct pymq_offset_cell {
     _Atomic int64_t offset;  /* PYMQ_OFFSET_NONE: never committed. Any number is kept, as Apache does; a query takes
                               * a negative one for not found */
     _Atomic int64_t pending; /* PYMQ_OFFSET_NONE, or where a reset wants the group to pull from */
+    _Atomic int64_t pulled;  /* PYMQ_OFFSET_NONE, or where the last pull ended: how far the group has read ahead */
+    _Atomic uint64_t follower;     /* the connection that consumes from where the reset was followed to */
+    _Atomic int64_t guarded_until; /* CLOCK_MONOTONIC, ms: until then only the follower commits; 0: everybody does */
 };
 
 struct pymq_offset_row { /* topic@group */
@@ -142,17 +144,40 @@ static inline int64_t pymq_offset_value(const struct pymq_offset_cell *cell) {
     return pending != PYMQ_OFFSET_NONE ? pending : atomic_load_explicit(&cell->offset, memory_order_acquire);
 }
 
-/* Commit, unless a reset is pending: then the older position must not win, and the client is told all is well. */
-static inline void pymq_offset_store(struct pymq_offset_cell *cell, int64_t offset) {
-    if (atomic_load_explicit(&cell->pending, memory_order_acquire) == PYMQ_OFFSET_NONE)
-        atomic_store_explicit(&cell->offset, offset, memory_order_release);
+/* How long after a reset was followed commits of others than who followed it are taken for older ones in flight: as
+ * long as a member may be silent before its connection is closed. */
+#define PYMQ_RESET_GUARD_MS 120000
+
+/* Commit in the name of `connection` (0: the broker's own word). False when an older position must not win: while a
+ * reset is pending, and for others than its follower for some time behind that; the client is told all is well. */
+static inline bool pymq_offset_store(struct pymq_offset_cell *cell, uint64_t connection, int64_t now_ms,
+                                     int64_t offset) {
+    if (atomic_load_explicit(&cell->pending, memory_order_acquire) != PYMQ_OFFSET_NONE)
+        return false;
+    int64_t until_ms = atomic_load_explicit(&cell->guarded_until, memory_order_acquire);
+    if (until_ms != 0 && now_ms < until_ms && connection != 0 &&
+        connection != atomic_load_explicit(&cell->follower, memory_order_acquire))
+        return false;
+    atomic_store_explicit(&cell->offset, offset, memory_order_release);
+    return true;
 }
 
-/* A pull was made from `offset`: ends a reset that waited for just that. */
-static inline void pymq_offset_pulled(struct pymq_offset_cell *cell, int64_t offset) {
+/* `connection` pulls from `offset`. PYMQ_OFFSET_NONE, or the place to begin from instead, because a reset has not been
+ * followed. Whoever begins at the group's own offset consumes behind the reset, and may commit; one that still reads
+ * from elsewhere may not. */
+static inline int64_t pymq_offset_begin(struct pymq_offset_cell *cell, uint64_t connection, int64_t now_ms,
+                                        int64_t offset) {
     int64_t pending = atomic_load_explicit(&cell->pending, memory_order_acquire);
-    if (pending != PYMQ_OFFSET_NONE && pending == offset)
-        atomic_store_explicit(&cell->pending, PYMQ_OFFSET_NONE, memory_order_release);
+    if (pending != PYMQ_OFFSET_NONE) {
+        if (pending != offset)
+            return pending;
+        atomic_store_explicit(&cell->follower, connection, memory_order_release);
+        atomic_store_explicit(&cell->guarded_until, now_ms + PYMQ_RESET_GUARD_MS, memory_order_release);
+        atomic_store_explicit(&cell->pending, PYMQ_OFFSET_NONE, memory_order_release); /* last: commits ask it first */
+    } else if (now_ms < atomic_load_explicit(&cell->guarded_until, memory_order_acquire) &&
+               atomic_load_explicit(&cell->offset, memory_order_acquire) == offset)
+        atomic_store_explicit(&cell->follower, connection, memory_order_release);
+    return PYMQ_OFFSET_NONE;
 }
 
 #endif

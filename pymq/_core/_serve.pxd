@@ -83,6 +83,7 @@ cdef extern from "pymq/serve.h" nogil:
         bint transactions
         bint trace_on
         bint slave_read_enable
+        bint begin_as_asked
         int32_t broker_permission
         pymq_host store_host
         char cluster[128]
@@ -138,8 +139,9 @@ cdef extern from "pymq/serve.h" nogil:
 
     int pymq_serve_offset_query(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                                 uint32_t topic_size, int32_t queue_id, int64_t *offset)
-    int pymq_serve_offset_commit(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                                 uint32_t topic_size, int32_t queue_id, int64_t offset)
+    int64_t PYMQ_OFFSET_NONE
+    int pymq_serve_offset_commit_by(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
+                                    const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset)
     int pymq_serve_offset_reset(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                                 uint32_t topic_size, int32_t queue_id, int64_t offset)
     void pymq_serve_offset_remove(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
@@ -150,6 +152,8 @@ cdef extern from "pymq/serve.h" nogil:
         pymq_slice topic
         int32_t queue_id
         int64_t offset
+        int64_t pending
+        int64_t pulled
 
     size_t pymq_serve_offsets(pymq_serve *serve, pymq_offset_entry *entries, size_t count_max)
 
@@ -239,10 +243,11 @@ cdef extern from "pymq/serve.h" nogil:
     void pymq_serve_get(pymq_serve *serve, pymq_get_s *get, pymq_span *spans, size_t span_max)
     int pymq_serve_hold(pymq_serve *serve, uint64_t connection, const uint8_t *frame, size_t size, const pymq_get_s *get,
                         const uint8_t *group, uint32_t group_size, int32_t timeout_ms)
-    int pymq_serve_pull_begins(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                               uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to)
-    bint pymq_serve_offset_is_pending(pymq_serve *serve, const uint8_t *group, uint32_t group_size,
-                                      const uint8_t *topic, uint32_t topic_size, int32_t queue_id)
+    int pymq_serve_pull_begins(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
+                               const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset,
+                               int64_t *reset_to)
+    void pymq_serve_pulled(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                           uint32_t topic_size, int32_t queue_id, int64_t next_offset)
     void pymq_serve_count_pull(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                                uint32_t topic_size, int64_t messages, int64_t size)
     size_t pymq_serve_stop_holds(pymq_serve *serve)

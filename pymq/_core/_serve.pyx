@@ -252,7 +252,7 @@ cdef class Serve(_ServeReput):
             self.end()
         return None if status == PYMQ_ECLOSED else status == PYMQ_OK
 
-    def pull_begins(self, str group, str topic, int32_t queue_id, int64_t offset):
+    def pull_begins(self, str group, str topic, int32_t queue_id, int64_t offset, uint64_t connection=0):
         """A pull from *offset*: where a pending reset wants it to begin instead, None when it may go on."""
         cdef int64_t reset_to = 0
         cdef int status
@@ -260,24 +260,22 @@ cdef class Serve(_ServeReput):
         cdef pymq_serve *serve = self.begin()
         try:
             with nogil:
-                status = pymq_serve_pull_begins(serve, group_name.data, group_name.size, topic_name.data,
+                status = pymq_serve_pull_begins(serve, connection, group_name.data, group_name.size, topic_name.data,
                                                 topic_name.size, queue_id, offset, &reset_to)
         finally:
             self.end()
         return reset_to if status == PYMQ_OK else None
 
-    def offset_is_pending(self, str group, str topic, int32_t queue_id):
-        """Whether a reset of this offset waits for the group to follow it."""
-        cdef bint pending
+    def pulled(self, str group, str topic, int32_t queue_id, int64_t next_offset):
+        """A pull was served through the control loop and goes on at *next_offset*."""
         cdef pymq_slice group_name = slice_of(group), topic_name = slice_of(topic)
         cdef pymq_serve *serve = self.begin()
         try:
             with nogil:
-                pending = pymq_serve_offset_is_pending(serve, group_name.data, group_name.size, topic_name.data,
-                                                       topic_name.size, queue_id)
+                pymq_serve_pulled(serve, group_name.data, group_name.size, topic_name.data, topic_name.size, queue_id,
+                                  next_offset)
         finally:
             self.end()
-        return bool(pending)
 
     def count_pull(self, str group, str topic, int64_t messages, int64_t size):
         """Count messages that were pulled through the control loop."""

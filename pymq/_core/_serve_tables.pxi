@@ -139,20 +139,21 @@ cdef class _ServeTables(_ServeHandle):
             self.end()
         return offset if status == PYMQ_OK else None
 
-    def offset_commit(self, str group, str topic, int32_t queue_id, int64_t offset):
-        """Commit any value, also a smaller one; ignored while a reset is pending."""
+    def offset_commit(self, str group, str topic, int32_t queue_id, int64_t offset, uint64_t connection=0):
+        """Commit any value, also a smaller one; False when a reset keeps it out. *connection*: whose it is, 0 ours."""
         cdef int status
         cdef pymq_slice group_name = slice_of(group)
         cdef pymq_slice topic_name = slice_of(topic)
         cdef pymq_serve *serve = self.begin()
         try:
             with nogil:
-                status = pymq_serve_offset_commit(serve, group_name.data, group_name.size, topic_name.data,
-                                                  topic_name.size, queue_id, offset)
+                status = pymq_serve_offset_commit_by(serve, connection, group_name.data, group_name.size,
+                                                     topic_name.data, topic_name.size, queue_id, offset)
         finally:
             self.end()
-        if status != PYMQ_OK:
+        if status < 0:
             raise error_of(status, f"the offset of {group!r} in {topic!r} queue {queue_id}")
+        return status > 0
 
     def offset_reset(self, str group, str topic, int32_t queue_id, int64_t offset):
         """Reset; commits are ignored until the group has pulled from *offset*."""
@@ -180,8 +181,8 @@ cdef class _ServeTables(_ServeHandle):
         finally:
             self.end()
 
-    def offsets(self):
-        """Every offset as (group, topic, queue_id, offset), in no order. Call it where tables are changed."""
+    def offset_states(self):
+        """Every queue a group has read, as OffsetState, in no order. Call it where tables are changed."""
         cdef pymq_offset_entry *entries = NULL
         cdef size_t room, count, index
         cdef pymq_serve *serve = self.begin()
@@ -192,10 +193,19 @@ cdef class _ServeTables(_ServeHandle):
                 raise MemoryError(f"a snapshot of {room} offsets")
             count = min(pymq_serve_offsets(serve, entries, room), room)
             return [
-                (text_of(entries[index].group), text_of(entries[index].topic), entries[index].queue_id,
-                 entries[index].offset)
+                OffsetState(text_of(entries[index].group), text_of(entries[index].topic), entries[index].queue_id,
+                            offset_or_none(entries[index].offset), offset_or_none(entries[index].pending),
+                            offset_or_none(entries[index].pulled))
                 for index in range(count)
             ]
         finally:
             free(entries)
             self.end()
+
+    def offsets(self):
+        """Every committed offset as (group, topic, queue_id, offset), in no order."""
+        return [
+            (state.group, state.topic, state.queue_id, state.offset)
+            for state in self.offset_states()
+            if state.offset is not None
+        ]

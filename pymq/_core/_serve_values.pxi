@@ -29,6 +29,21 @@ class Refusal(_NamedTuple):
     remark: str
 
 
+class OffsetState(_NamedTuple):
+    """Where a group stands with a queue: committed, a reset it has not followed, and how far it has pulled."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int | None
+    pending: int | None
+    pulled: int | None
+
+
+cdef offset_or_none(int64_t offset):
+    return None if offset == PYMQ_OFFSET_NONE else offset
+
+
 class Traffic(_NamedTuple):
     """Messages and bytes since start: put to *topic* (group empty), or got from it by *group*."""
 
@@ -114,6 +129,7 @@ cdef int fill_config(object config, pymq_serve_config *target) except -1:
     target.transactions = config.transactions
     target.trace_on = config.trace_on
     target.slave_read_enable = config.slave_read_enable
+    target.begin_as_asked = config.begin_as_asked
     target.broker_permission = config.broker_permission
     fill_host(config.store_host, &target.store_host)
     fill_name("cluster", config.cluster, target.cluster, sizeof(target.cluster))

@@ -17,6 +17,7 @@ class ServeConfig:
         hot_bytes: log bytes behind its end that are taken to be resident without asking.
         delay_level_max: levels of messageDelayLevel; 0 leaves delayed messages to Python.
         transactions: whether half messages are stored natively.
+        begin_as_asked: leave it to Python where a group without an offset begins.
         store_host: brokerIP1 and the listen port, as they stand in records and message ids.
     """
 
@@ -39,6 +40,7 @@ class ServeConfig:
     transactions: bool = False
     trace_on: bool = True
     slave_read_enable: bool = False
+    begin_as_asked: bool = False
     broker_permission: int = 6
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     cluster: str = "DefaultCluster"

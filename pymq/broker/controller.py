@@ -23,6 +23,7 @@ from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig, join_host, r
 from pymq.broker.daily import DailyTotals
 from pymq.broker.groups import GroupManager
 from pymq.broker.locks import OrderLocks
+from pymq.broker.new_groups import NewGroups
 from pymq.broker.offsets import OffsetManager
 from pymq.broker.ports import hold_ports
 from pymq.broker.processors import all_processors
@@ -199,6 +200,7 @@ class Broker:
             ) from error
         self.topics = TopicManager(self)
         self.groups = GroupManager(self)
+        self.new_groups = NewGroups(self)
         self.offsets = OffsetManager(self)
         loop = asyncio.get_running_loop()
         self.message_store = await loop.run_in_executor(self.executor, self._make_store)

@@ -2,6 +2,10 @@
 
 The offsets themselves live in the native table alone. Here they are put into it at the start, and copied out of it
 every five seconds and at the stop; a file that would say the same again is not written.
+
+Two tables of our own stand beside RocketMQ's, which Apache's broker does not read: resets that a group has not followed
+yet, so that a restart does not let older commits win after all, and since when groups are known to topics (see
+`pymq.broker.new_groups`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 OFFSETS_FILE = "consumerOffset.json"
+RESETS_KEY, KNOWN_SINCE_KEY = "pymqResetTable", "pymqKnownSince"
 Table = dict[tuple[str, str], dict[int, int]]
 
 log = logging.getLogger("pymq.broker")
@@ -31,7 +36,9 @@ class OffsetManager:
         """Begin with nothing; see load()."""
         self._broker = broker
         self._saved: Table = {}
+        self._saved_beside: tuple[Table, dict[tuple[str, str], int]] = ({}, {})
         self._writing: Table = {}
+        self._writing_beside = self._saved_beside
         self._others: dict[str, Any] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
         self._file = ConfigFile(broker.config_directory / OFFSETS_FILE, self._document, broker.config_executor)
@@ -51,7 +58,7 @@ class OffsetManager:
         except (TypeError, ValueError) as error:
             raise CorruptFileError(f"{self._file.path}: {error}; repair or remove it") from error
         self.version = DataVersion.from_json(document.get("dataVersion")) or self.version
-        known = {"dataVersion", "offsetTable", "groupTopicMap"}
+        known = {"dataVersion", "offsetTable", "groupTopicMap", RESETS_KEY, KNOWN_SINCE_KEY}
         self._others = {key: value for key, value in document.items() if key not in known}
         ends = {(topic, queue_id): int(end) for topic, queue_id, _, end in self._broker.store.queues()}
         for (topic, group), queues in table.items():
@@ -67,7 +74,30 @@ class OffsetManager:
                         end,
                     )
                 self._broker.serve.offset_commit(group, topic, queue_id, min(offset, end))
+        self._load_beside(document, ends)
         self._saved = self.table()
+        self._saved_beside = self._beside()
+
+    def _load_beside(self, document: dict[str, Any], ends: dict[tuple[str, int], int]) -> None:
+        """The two tables of our own."""
+        try:
+            resets = offset_table({"offsetTable": document.get(RESETS_KEY) or {}})
+            since = {pair_of(key): int(moment_ms) for key, moment_ms in (document.get(KNOWN_SINCE_KEY) or {}).items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{self._file.path}: {error}; repair or remove it") from error
+        for (topic, group), queues in resets.items():
+            for queue_id, offset in queues.items():
+                end = ends.get((topic, queue_id), 0)
+                self._broker.serve.offset_reset(group, topic, queue_id, max(0, min(offset, end)))
+        self._broker.new_groups.load(since)
+
+    def _beside(self) -> tuple[Table, dict[tuple[str, str], int]]:
+        """Resets that nobody has followed, and since when groups are known."""
+        resets: Table = {}
+        for state in self._broker.serve.offset_states():
+            if state.pending is not None:
+                resets.setdefault((state.topic, state.group), {})[state.queue_id] = state.pending
+        return resets, dict(self._broker.new_groups.known_since())
 
     def table(self) -> Table:
         """Every offset now, by (topic, group) and queue."""
@@ -86,13 +116,13 @@ class OffsetManager:
         Raises:
             OSError: the disk refused.
         """
-        table = self.table()
-        if table == self._saved:
+        table, beside = self.table(), self._beside()
+        if table == self._saved and beside == self._saved_beside:
             return False
-        self._writing = table
+        self._writing, self._writing_beside = table, beside
         self.version.advance(self._broker.clock)
         await self._file.save()
-        self._saved = table
+        self._saved, self._saved_beside = table, beside
         return True
 
     def encode(self) -> bytes:
@@ -112,4 +142,30 @@ class OffsetManager:
                 for (topic, group), queues in self._writing.items()
             },
             **self._others,
+            **self._document_beside(),
         }
+
+    def _document_beside(self) -> dict[str, Any]:
+        """Only what there is: a file that Apache's broker wrote stays as it is."""
+        resets, since = self._writing_beside
+        tables: dict[str, Any] = {}
+        if resets:
+            tables[RESETS_KEY] = {
+                f"{topic}{SEPARATOR}{group}": {f"{BARE_KEY}{queue}": offset for queue, offset in sorted(queues.items())}
+                for (topic, group), queues in resets.items()
+            }
+        if since:
+            tables[KNOWN_SINCE_KEY] = {f"{topic}{SEPARATOR}{group}": at_ms for (topic, group), at_ms in since.items()}
+        return tables
+
+
+def pair_of(key: str) -> tuple[str, str]:
+    """topic@group, apart.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    topic, separator, group = key.rpartition(SEPARATOR)
+    if not separator:
+        raise ValueError(f"{key!r} is no topic{SEPARATOR}group")
+    return topic, group

@@ -54,6 +54,8 @@ class Publisher:
     def remove_topic(self, topic: str, *, offsets_too: bool) -> None:
         """Take a topic away; pulls held on it are answered."""
         self._broker.serve.remove_topic(topic, offsets_too)
+        if offsets_too:
+            self._broker.new_groups.forget(topic=topic)
 
     def group(self, group: SubscriptionGroup) -> None:
         """Insert or replace a group."""
@@ -83,6 +85,8 @@ class Publisher:
     def remove_group(self, group: str, *, offsets_too: bool) -> None:
         """Take a group away; pulls it holds are answered."""
         self._broker.serve.remove_group(group, offsets_too)
+        if offsets_too:
+            self._broker.new_groups.forget(group=group)
 
     def subscription(self, group: str, subscription: SubscriptionData) -> None:
         """What a group wants of a topic."""

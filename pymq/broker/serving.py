@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from pymq._core._serve import Serve, ServeConfig
-from pymq.broker.config import NATIVE, BrokerConfig
+from pymq.broker.config import ASKED_POLICY, NATIVE, BrokerConfig
 from pymq.remoting.config import (
     LANE_BYTES_MAX,
     LANE_COUNTS_MAX,
@@ -49,6 +49,7 @@ def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
         delay_level_max=len(parse_delay_levels(config.store.message_delay_level)),
         trace_on=config.trace_on,
         slave_read_enable=config.slave_read_enable,
+        begin_as_asked=config.new_group_offset_policy == ASKED_POLICY,
         broker_permission=config.broker_permission,
         store_host=(address.strip("[]"), int(port)),
         cluster=config.broker_cluster_name,

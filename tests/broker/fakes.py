@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pymq._core._serve import OffsetState
 from pymq.broker.clients import ClientManager
 from pymq.broker.config import BrokerConfig
 from pymq.broker.groups import GroupManager
+from pymq.broker.new_groups import NewGroups
 from pymq.broker.offsets import OffsetManager
 from pymq.broker.publishing import Publisher
 from pymq.broker.topics import TopicManager
@@ -23,6 +25,7 @@ class FakeServe:
         self.groups: dict[str, dict] = {}
         self.subscriptions: dict[tuple[str, str], dict] = {}
         self.table: dict[tuple[str, str, int], int] = {}
+        self.pending: dict[tuple[str, str, int], int] = {}
         self.ended: list[tuple[str, str]] = []
 
     def publish_topic(self, name, **row):
@@ -47,8 +50,12 @@ class FakeServe:
     def remove_subscription(self, group, topic):
         self.subscriptions.pop((group, topic), None)
 
-    def offset_commit(self, group, topic, queue_id, offset):
+    def offset_commit(self, group, topic, queue_id, offset, connection=0):
         self.table[group, topic, queue_id] = offset
+        return True
+
+    def offset_reset(self, group, topic, queue_id, offset):
+        self.table[group, topic, queue_id] = self.pending[group, topic, queue_id] = offset
 
     def offset_remove(self, group, topic):
         for key in list(self.table):
@@ -57,6 +64,9 @@ class FakeServe:
 
     def offsets(self):
         return [(group, topic, queue_id, offset) for (group, topic, queue_id), offset in self.table.items()]
+
+    def offset_states(self):
+        return [OffsetState(*key, offset, self.pending.get(key), None) for key, offset in self.table.items()]
 
     def end_holds(self, topic="", group=""):
         self.ended.append((topic, group))
@@ -118,6 +128,7 @@ class FakeBroker:
         self.publisher = Publisher(self)
         self.topics = TopicManager(self)
         self.groups = GroupManager(self)
+        self.new_groups = NewGroups(self)
         self.offsets = OffsetManager(self)
         self.clients = ClientManager(self)
 

@@ -188,14 +188,30 @@ static void test_a_reset_stands_until_it_was_pulled_from(void) {
     CHECK(take_answer(connection, &answer));
     check_field(&answer, "offset", "40");
 
-    struct pymq_offset_cell cell = {40, 40};
-    pymq_offset_pulled(&cell, 39);
-    pymq_offset_store(&cell, 50);
-    CHECK_EQ(pymq_offset_value(&cell), 40);
-    pymq_offset_pulled(&cell, 40);
-    pymq_offset_store(&cell, 41);
-    CHECK_EQ(pymq_offset_value(&cell), 41);
     serve_end();
+}
+
+/* A commit that was on its way when a reset was made never wins: not before the reset is followed, and not behind that
+ * when it comes from somebody who has not begun where the group stands. */
+static void test_an_older_commit_of_another_client_does_not_win_after_a_reset_was_followed(void) {
+    enum { OLD = 7, NEW = 8, THIRD = 9, NOW = 1000 };
+    struct pymq_offset_cell cell = {.offset = 40, .pending = 40};
+    CHECK_EQ(pymq_offset_begin(&cell, OLD, NOW, 39), 40);
+    CHECK(!pymq_offset_store(&cell, OLD, NOW, 50));
+    CHECK_EQ(pymq_offset_value(&cell), 40);
+    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 40), PYMQ_OFFSET_NONE);
+    CHECK(!pymq_offset_store(&cell, OLD, NOW, 50)); /* it was on its way all the time */
+    CHECK_EQ(pymq_offset_begin(&cell, OLD, NOW, 50), PYMQ_OFFSET_NONE); /* reads on, which does no harm */
+    CHECK(!pymq_offset_store(&cell, OLD, NOW, 51));
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 41));
+    CHECK_EQ(pymq_offset_value(&cell), 41);
+    CHECK_EQ(pymq_offset_begin(&cell, THIRD, NOW, 41), PYMQ_OFFSET_NONE); /* the queue moves on to it */
+    CHECK(pymq_offset_store(&cell, THIRD, NOW, 43));
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 42));
+    CHECK(pymq_offset_store(&cell, 0, NOW, 44)); /* the broker's own word */
+    CHECK(!pymq_offset_store(&cell, OLD, NOW + PYMQ_RESET_GUARD_MS - 1, 60));
+    CHECK(pymq_offset_store(&cell, OLD, NOW + PYMQ_RESET_GUARD_MS, 60)); /* nobody's commit travels for so long */
+    CHECK_EQ(pymq_offset_value(&cell), 60);
 }
 
 static void test_offsets_are_listed_and_removed_by_group_and_topic(void) {
@@ -258,6 +274,7 @@ int main(void) {
     RUN(test_a_subscription_makes_first_queries_and_commits_native);
     RUN(test_a_negative_commit_is_kept_and_not_found);
     RUN(test_a_reset_stands_until_it_was_pulled_from);
+    RUN(test_an_older_commit_of_another_client_does_not_win_after_a_reset_was_followed);
     RUN(test_offsets_are_listed_and_removed_by_group_and_topic);
     RUN(test_commits_and_snapshots_need_no_exclusion);
     return check_summary();

@@ -63,6 +63,7 @@ struct pymq_serve_config {
     bool transactions;                /* half messages are stored here; otherwise they are the control loop's */
     bool trace_on;                    /* traceOn: TRACE_ON */
     bool slave_read_enable;           /* slaveReadEnable */
+    bool begin_as_asked;              /* newGroupOffsetPolicy=asked: a group without an offset is the control loop's */
     int32_t broker_permission;        /* brokerPermission: 2 write, 4 read */
     struct pymq_host store_host;      /* brokerIP1 and the listen port: in records and message ids */
     char cluster[PYMQ_BROKER_NAME_MAX + 1]; /* CLUSTER */
@@ -142,13 +143,22 @@ void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connec
 
 /* ---- consumer offsets ------------------------------------------------------------------------------------------ */
 
+#define PYMQ_OFFSET_NONE INT64_MIN
+
 /* PYMQ_OK, or PYMQ_ENOTFOUND. */
 int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                             uint32_t topic_size, int32_t queue_id, int64_t *offset);
-/* Any value, also a smaller one (the broker logs it); makes the row. While a reset is pending: accepted and ignored. */
+/* Any value, also a smaller one (the broker logs it); makes the row. The broker's own word: only while a reset is
+ * pending it is accepted and ignored. */
 int pymq_serve_offset_commit(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                              uint32_t topic_size, int32_t queue_id, int64_t offset);
-/* Reset to `offset`: older commits in flight do not win; pending until the group has pulled from it. */
+/* The same in the name of a client. 1 when it is stored; 0 while a reset is pending or when another connection than
+ * this one has followed it lately; or a negative status. */
+int pymq_serve_offset_commit_by(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                                uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                                int64_t offset);
+/* Reset to `offset`: older commits in flight do not win; pending until the group has pulled from it, and behind that
+ * only who begins from the group's offset commits, for PYMQ_RESET_GUARD_MS. */
 int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                             uint32_t topic_size, int32_t queue_id, int64_t offset);
 void pymq_serve_offset_remove(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
@@ -156,7 +166,9 @@ void pymq_serve_offset_remove(struct pymq_serve *serve, const uint8_t *group, ui
 struct pymq_offset_entry {
     struct pymq_slice group, topic; /* valid until the next call that changes tables */
     int32_t queue_id;
-    int64_t offset;
+    int64_t offset;  /* PYMQ_OFFSET_NONE: never committed */
+    int64_t pending; /* a reset that has not been followed, or PYMQ_OFFSET_NONE */
+    int64_t pulled;  /* where the last pull ended, or PYMQ_OFFSET_NONE */
 };
 /* All offsets, in no order. Returns how many there are, fills at most `count_max`; call on the control loop. */
 size_t pymq_serve_offsets(struct pymq_serve *serve, struct pymq_offset_entry *entries, size_t count_max);
@@ -272,11 +284,12 @@ void pymq_serve_get(struct pymq_serve *serve, struct pymq_get *get, struct pymq_
 
 /* A pull of the control loop's begins at `offset`: PYMQ_OK and the place in `*reset_to` when a reset wants it to begin
  * elsewhere; PYMQ_ENOTFOUND when none is pending, or was until now and is followed by this pull. */
-int pymq_serve_pull_begins(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                           uint32_t topic_size, int32_t queue_id, int64_t offset, int64_t *reset_to);
-/* Whether a reset is pending. */
-bool pymq_serve_offset_is_pending(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
-                                  const uint8_t *topic, uint32_t topic_size, int32_t queue_id);
+int pymq_serve_pull_begins(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                           uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                           int64_t offset, int64_t *reset_to);
+/* The control loop has served a pull that goes on at `next_offset`. */
+void pymq_serve_pulled(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                       uint32_t topic_size, int32_t queue_id, int64_t next_offset);
 /* Such a pull has found messages: count them. */
 void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                            uint32_t topic_size, int64_t messages, int64_t bytes);

@@ -11,8 +11,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pymq.broker import queue_info
+from pymq.broker.new_groups import NO_QUEUE
 from pymq.broker.request_fields import text_field
-from pymq.errors import InvalidArgumentError, InvalidTopicError, NotFoundError, StoreError
+from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.errors import RemotingError
@@ -34,7 +35,6 @@ NOT_SET_TO_ZERO = "Not found, do not set to zero, maybe this group boot first"
 RESET_BEFORE = "Offset has been previously reset"
 UPPER = "upper"
 NULL = "null"  # as Java writes what is not there
-NO_QUEUE = (InvalidArgumentError, InvalidTopicError, NotFoundError)  # a number or a name that no queue can have
 
 
 class OffsetProcessor:
@@ -55,12 +55,8 @@ class OffsetProcessor:
 
     # ---- of consumers --------------------------------------------------------------------------------------------
 
-    def query(self, request: Request) -> Command:
-        """How far a group has come.
-
-        Without an offset the answer is 0 while the queue still begins at 0 and its first message is in memory: so that
-        what was sent to a new queue before its consumers saw it is not skipped. CFW-11 has what users think of that.
-        """
+    async def query(self, request: Request) -> Command:
+        """How far a group has come; without an offset, 0 or nothing as `pymq.broker.new_groups` decides."""
         command = request.command
         # Compat: a group that is not named is one called null.
         header = QueryConsumerOffsetRequestHeader.from_fields({"consumerGroup": NULL, **command.fields})
@@ -69,16 +65,9 @@ class OffsetProcessor:
             return command.reply(fields={"offset": str(offset)})
         if header.set_zero_if_not_found is False:
             return command.reply(ResponseCode.QUERY_NOT_FOUND, NOT_SET_TO_ZERO, {})
-        low, _ = self._range(header.topic, header.queue_id)
-        if low <= 0 and self._is_in_memory(header.topic, header.queue_id):
+        if await self._broker.new_groups.begins_at_zero(header.consumer_group, header.topic, header.queue_id):
             return command.reply(fields={"offset": "0"})
         return command.reply(ResponseCode.QUERY_NOT_FOUND, NEVER_COMMITTED, {})
-
-    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
-        try:
-            return self._broker.store.is_in_memory(topic, queue_id, 0)
-        except NO_QUEUE:
-            return False
 
     def update(self, request: Request) -> Command:
         """A group commits."""
@@ -94,14 +83,12 @@ class OffsetProcessor:
             return command.reply(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}", {})
         if offset is None:
             return command.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}", {})
-        if self._broker.serve.offset_is_pending(group, topic, queue_id):
-            return command.reply(remark=RESET_BEFORE, fields={})
         try:
-            self._broker.serve.offset_commit(group, topic, queue_id, offset)
+            stored = self._broker.serve.offset_commit(group, topic, queue_id, offset, request.connection)
         except StoreError:
             # Differs: 5.5.0 keeps offsets of queues that cannot be (-1, 70000) and writes them to its file for ever.
             return command.reply(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]", {})
-        return command.reply(fields={})
+        return command.reply(remark=None if stored else RESET_BEFORE, fields={})
 
     # ---- of queues -----------------------------------------------------------------------------------------------
 

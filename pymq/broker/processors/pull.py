@@ -112,7 +112,9 @@ class PullProcessor:
         if outcome is None:
             outcome = await self._read(pull, hashes)
         if first_pass and pull.sys_flag & COMMIT_OFFSET:
-            self._broker.serve.offset_commit(pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"))
+            self._broker.serve.offset_commit(
+                pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"), request.connection
+            )
         if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and pull.sys_flag & SUSPEND:
             held = self._hold(pull, hashes)
             if held:
@@ -126,7 +128,9 @@ class PullProcessor:
 
     def _reset(self, pull: Pull) -> Outcome | None:
         """Where to begin instead, while a reset has not been followed."""
-        begin = self._broker.serve.pull_begins(pull.group, pull.topic, pull.queue_id, pull.offset)
+        begin = self._broker.serve.pull_begins(
+            pull.group, pull.topic, pull.queue_id, pull.offset, pull.request.connection
+        )
         if begin is None:
             return None
         low, high = queue_range(self._broker.store, pull.topic, pull.queue_id)
@@ -153,6 +157,7 @@ class PullProcessor:
         except StoreError as error:
             log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
+        serve.pulled(pull.group, pull.topic, pull.queue_id, found.next_offset)
         if found.status == GET_FOUND:
             serve.count_pull(pull.group, pull.topic, found.message_count, len(found.body))
         return Outcome(

@@ -82,8 +82,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     Difference(
-        "pull-offset-not-kept",
-        "CONSUME_STATS says 0 for pullOffset: how far a group has pulled, besides what it has committed, is not kept.",
+        "pull-offset-of-strangers",
+        "CONSUME_STATS says 0 for pullOffset of a group that pulls without ever having subscribed or committed.",
         lambda step, apache, pymq, _before: (
             step.code == CONSUME_STATS and without_pull_offsets(apache) == without_pull_offsets(pymq)
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,7 +53,12 @@ class ConsumeAdmin:
             for topic, config in ((topic, broker.topics.get(topic)) for topic in topics)
             if config is not None
         ]
-        found = await self._off_loop(lambda: self._collect(group, queues, table, pulls_too=True))
+        pulled = {
+            (state.topic, state.queue_id): state.pulled
+            for state in broker.serve.offset_states()
+            if state.group == group and state.pulled is not None
+        }
+        found = await self._off_loop(lambda: self._collect(group, queues, table, pulled))
         tps = sum((broker.traffic.tps(topic, group) for topic, _ in queues), 0.0)
         return command.reply(body=json_dialect.dumps({"consumeTps": tps, "offsetTable": found}, standard=False))
 
@@ -70,9 +75,13 @@ class ConsumeAdmin:
         return [name for name in topics if name in info.subscriptions]
 
     def _collect(
-        self, group: str, queues: Iterable[tuple[str, range]], table: Table, *, pulls_too: bool
+        self,
+        group: str,
+        queues: Iterable[tuple[str, range]],
+        table: Table,
+        pulled: Mapping[tuple[str, int], int] | None = None,
     ) -> dict[Any, Any]:
-        """OffsetWrapper of every queue. Asks the disk."""
+        """OffsetWrapper of every queue, without *pulled* as if nothing had been. Asks the disk."""
         store, name = self._broker.store, self._broker.config.broker_name
         found: dict[Any, Any] = {}
         for topic, ids in queues:
@@ -83,7 +92,7 @@ class ConsumeAdmin:
                     "brokerOffset": queue_range(store, topic, queue_id)[1],
                     "consumerOffset": offset,
                     "lastTimestamp": stored_at(store, topic, queue_id, offset - 1) if offset else 0,
-                    "pullOffset": offset if pulls_too else 0,
+                    "pullOffset": 0 if pulled is None else max(offset, pulled.get((topic, queue_id), 0)),
                 }
         return found
 
@@ -103,7 +112,7 @@ class ConsumeAdmin:
                 if config is None or not subscribed or (only_ordered and not config.order):
                     continue
                 queues = [(topic, range(config.write_queue_nums))]
-                found = await self._off_loop(partial(self._collect, group, queues, table, pulls_too=False))
+                found = await self._off_loop(partial(self._collect, group, queues, table))
                 total += sum(row["brokerOffset"] - row["consumerOffset"] for row in found.values())
                 inflight += sum(row["pullOffset"] - row["consumerOffset"] for row in found.values())
                 entries.append({"consumeTps": broker.traffic.tps(topic, group), "offsetTable": found})

@@ -69,6 +69,7 @@ class OffsetAdmin:
         for number, target in targets.items():
             broker.serve.offset_reset(group, topic, number, target)
         broker.serve.end_holds(topic, group)
+        await broker.offsets.save()  # a restart must not undo what is about to be answered with success
         log.info("offsets reset group=%s topic=%s to=%s peer=%s", group, topic, targets, request.peer)
         name = broker.config.broker_name
         table = {message_queue(name, topic, number): target for number, target in targets.items()}
