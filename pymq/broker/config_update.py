@@ -67,6 +67,11 @@ LIVE = frozenset(
         "traceOn",
         "useServerSideResetOffset",
         "validateSystemTopicWhenUpdateTopic",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionOpBatchInterval",
+        "transactionOpMsgMaxSize",
+        "transactionTimeOut",
     }
 )
 

@@ -335,6 +335,27 @@ def test_after_the_last_check_it_is_given_up(tmp_path):
         assert driven.progress() == (4, 1)
 
 
+def test_an_operator_can_have_it_asked_about_again(tmp_path):
+    """RESUME_CHECK_HALF_MESSAGE: as a new half message, once."""
+    with DrivenBroker(tmp_path, transaction_check_max=1) as driven, Producer(driven) as producer:
+        half = producer.half(b"late")
+        driven.round()
+        driven.round()
+        (aside,) = driven.messages(names.CHECK_MAX_TIME_TOPIC)
+        producer.checked()
+        assert producer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": aside.message_id}).code == 0
+        driven.settled()
+        again = producer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": aside.message_id})
+        assert (again.code, "resumed before" in again.remark) == (ResponseCode.SYSTEM_ERROR, True)
+        driven.round()
+        (check,) = producer.checked()
+        assert producer.answer(check).code == ResponseCode.SUCCESS
+        assert committed(driven) == [b"late"]
+        for wrong in (half.fields["msgId"], "nonsense", "7F00000100000000" + "7" * 16):
+            answer = producer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": wrong})
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
 def test_without_a_producer_nothing_is_given_up_unasked(driven):
     """Differs from Apache, where 15 rounds without a producer discard a half that nobody was asked about."""
     with Producer(driven) as producer:
@@ -498,6 +519,20 @@ def test_the_broker_says_how_transactions_are_doing(driven, producer):
     table = loads(producer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
     found = {name: table[f"pymq.transaction.{name}"] for name in ("committed", "rolled_back", "checked", "pending")}
     assert found == {"committed": "1", "rolled_back": "1", "checked": "1", "pending": "1"}
+
+
+def test_tools_see_the_progress(driven, producer):
+    """TXN-14: as the consumer offsets of CID_RMQ_SYS_TRANS."""
+    producer.end(producer.half())
+    producer.half()
+    assert driven.progress() == (1, 1)
+    answer = producer.call(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CID_RMQ_SYS_TRANS"})
+    table = loads(answer.body)["offsetTable"]
+    found = {
+        key["topic"]: (row["consumerOffset"], row["brokerOffset"])
+        for key, row in ((dict(key), row) for key, row in table.items())
+    }
+    assert found == {names.HALF_TOPIC: (1, 2), names.OP_HALF_TOPIC: (1, 1)}
 
 
 @pytest.mark.parametrize("plane", ["native", "python"])

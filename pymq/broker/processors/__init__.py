@@ -29,6 +29,7 @@ PROCESSORS = (
     ("admin.offsets", "OffsetAdmin"),
     ("admin.queues", "QueueAdmin"),
     ("admin.brokers", "BrokerAdmin"),
+    ("admin.transactions", "TransactionAdmin"),
 )
 
 

@@ -120,6 +120,12 @@ def given_up(half: Half) -> Reput:
     return Reput(half.physical_offset, names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUE)
 
 
+def resumed(physical_offset: int) -> Reput:
+    """What was given up as a half message of its own, not asked about yet."""
+    marks = pairs({CHECK_TIMES: "0"})
+    return Reput(physical_offset, names.HALF_TOPIC, HALF_QUEUE, remove=f"{ORIGIN}\x02".encode(), set=marks)
+
+
 # ---- asking a producer -------------------------------------------------------------------------------------------
 
 
