@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from pymq.broker.timer.settings import TimerSettings
 from pymq.errors import ConfigError
 from pymq.store.config import ASYNC_FLUSH, INT32_MAX, StoreConfig
 from pymq.store.settings import check_settings, setting
@@ -31,7 +32,7 @@ ROCKETMQ_POLICY, ASKED_POLICY = "rocketmq", "asked"  # of newGroupOffsetPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(TimerSettings):
     """Everything a broker needs to know.
 
     Raises:
@@ -233,7 +234,6 @@ class BrokerConfig:
     trace_topic_enable: bool = setting(False, "Whether the trace topic exists.", alias="traceTopicEnable")
     msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", "Its name.", alias="msgTraceTopicName")
     revive_queue_num: int = setting(8, "Queues of POP's revive topic.", alias="reviveQueueNum", low=1, high=1024)
-    timer_wheel_enable: bool = setting(True, "Whether the timer's topic exists.", alias="timerWheelEnable")
     enable_create_sys_group: bool = setting(
         True, "Whether the groups of RocketMQ's own tools exist.", alias="enableCreateSysGroup"
     )

@@ -35,6 +35,8 @@ FORBIDDEN = {"configBlackList", "brokerConfigPath"}  # BrokerConfig.configBlackL
 # Keys that take effect at once; all others wait for the next start.
 LIVE = frozenset(
     {
+        "allowRecallWhenBrokerNotWriteable",
+        "appendTopicForTimerDeleteKey",
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
         "brokerFastFailureEnable",
@@ -57,6 +59,7 @@ LIVE = frozenset(
         "maxTransferCountOnMessageInMemory",
         "newGroupOffsetPolicy",
         "notifyConsumerIdsChangedEnable",
+        "recallMessageEnable",
         "registerBrokerTimeoutMills",
         "rejectPullConsumerEnable",
         "rejectTransactionMessage",
@@ -64,6 +67,11 @@ LIVE = frozenset(
         "slaveReadEnable",
         "startAcceptSendRequestTimeStamp",
         "storeReplyMessageEnable",
+        "timerCongestNumEachSlot",
+        "timerFlushIntervalMs",
+        "timerMaxDelaySec",
+        "timerStopDequeue",
+        "timerStopEnqueue",
         "traceOn",
         "useServerSideResetOffset",
         "validateSystemTopicWhenUpdateTopic",

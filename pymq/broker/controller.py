@@ -33,6 +33,8 @@ from pymq.broker.schedule.levels import DelayLevels
 from pymq.broker.schedule.service import ScheduleService
 from pymq.broker.serving import client_config, make_serve, serve_config, server_config
 from pymq.broker.store import BrokerStore
+from pymq.broker.timer.guard import TimerGuard
+from pymq.broker.timer.service import TimerService
 from pymq.broker.topics import TopicManager
 from pymq.broker.traffic import SAMPLE_S, Traffic
 from pymq.broker.transaction.service import TransactionService
@@ -85,6 +87,7 @@ class Broker:
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
         self.delay_levels = DelayLevels(self.config.store.message_delay_level)
+        self.timer: TimerService | None = None  # with timerWheelEnable
         self._disk_probe = disk_probe
         self._progress = progress
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,6 +172,7 @@ class Broker:
         self._closers.append(self.schedule.stop)
         self.transactions = TransactionService(self)
         await self.transactions.start()
+        await self._open_timer()
         client = RemotingClient(client_config(config))
         self._closers.append(client.close)
         self.registration = Registration(self, client)
@@ -214,7 +218,15 @@ class Broker:
             self.offsets.saved,
             progress=self._progress,
             disk_probe=self._disk_probe,
+            guard=TimerGuard(self),
         )
+
+    async def _open_timer(self) -> None:
+        if self.config.timer_wheel_enable:
+            timer = TimerService(self)
+            self._closers.append(timer.stop)
+            await timer.start()
+            self.timer = timer
 
     async def _open_name_server(self) -> None:
         if self.config.namesrv_addr:
@@ -324,6 +336,8 @@ class Broker:
         self.message_store.configure(config.store)
         self.serve.configure(serve_config(config, self.clock.now_ms()))
         self.groups.publish_all()
+        if self.timer is not None:
+            self.timer.configure()
         self._spawn(self._await_sends())
         if before.broker_permission != config.broker_permission:
             self.topics.publish_all()
@@ -335,6 +349,8 @@ class Broker:
         """Remove a topic's queues from the store; waits for readers of them to let go. For `topics` to call."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.executor, self.store.remove_topic, topic)
+        if self.timer is not None:
+            self.timer.store.metrics.remove(topic)
 
     # ---- what happens by itself ----------------------------------------------------------------------------------
 

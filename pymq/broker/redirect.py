@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.broker import names
 from pymq.broker.processors.send_checks import TRANSACTION_COMMIT, TRANSACTION_MASK, SendRefused
 from pymq.broker.schedule.levels import level_of
+from pymq.broker.timer.sending import to_timer
 from pymq.broker.transaction.half import (
     CHECK_TIMES,
     HALF_QUEUE,
@@ -122,9 +123,3 @@ def to_level(broker: Broker, message: Redirected, level: int) -> Redirected:
     kept = {name: value for name, value in message.properties.items() if name not in TIMER_ASKED}
     topic, queue_id, added = broker.delay_levels.waiting(level, message.topic, message.queue_id)
     return Redirected(topic, queue_id, kept | added, message.sys_flag)
-
-
-def to_timer(broker: Broker, message: Redirected, now_ms: int) -> Redirected:
-    """A timed message, in the timer's topic until it is due."""
-    asked = min(name for name in TIMER_ASKED if name in message.properties)
-    raise SendRefused(ResponseCode.SYSTEM_ERROR, f"timed messages ({asked}) are not supported yet")

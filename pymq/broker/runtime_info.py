@@ -82,6 +82,8 @@ def broker_info(broker: Broker) -> dict[str, str]:
         table[name] = "0"
     for name in ("timerEnqueueTps", "timerDequeueTps"):
         table[name] = "0.0"
+    if broker.timer is not None:
+        table |= broker.timer.runtime_info()
     table["pymq.loop_late_count"] = str(broker.server.loop_late_count)
     table["pymq.loop_late_ms_max"] = str(broker.server.loop_late_ms_max)
     table["pymq.order_locks"] = str(sum(1 for _ in broker.order_locks.held()))

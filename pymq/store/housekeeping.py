@@ -22,7 +22,7 @@ from pymq.errors import StoreClosedError, StoreError
 from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
 from pymq.store.offsets import held_here
-from pymq.store.retention import DiskUse, LogFile, decide, is_short, lost_by
+from pymq.store.retention import DiskUse, LogFile, RetentionGuard, decide, is_short, lost_by
 from pymq.store.stats import RateSampler
 
 DiskProbe = Callable[[Path], float]
@@ -76,14 +76,16 @@ class Housekeeper:
         offsets: SavedOffsets,
         rates: RateSampler,
         probe: DiskProbe = disk_ratio,
+        guard: RetentionGuard | None = None,
     ) -> None:
-        """Work on *core*; *probe* and *clock* are asked instead of the machine."""
+        """Work on *core*; *probe* and *clock* are asked instead of the machine, *guard* who needs old messages."""
         self._core = core
         self._config = config
         self._clock = clock
         self._offsets = offsets
         self._rates = rates
         self._probe = probe
+        self._guard = guard
         self._root = Path(core.path)
         self._pass_lock = threading.RLock()  # a signal handler runs on its owner's thread; see busy_here
         self._stop = threading.Event()
@@ -166,7 +168,10 @@ class Housekeeper:
             for number, file in enumerate((*plan.expired, *plan.forced)):
                 if number and self._stop.wait(self._config.delete_commit_log_files_interval_ms / 1000):
                     break
-                if file in plan.forced and not is_short(self.disk_use(), self._config):
+                needed = self._needed(file)
+                if (file in plan.forced or needed) and not is_short(self.disk_use(), self._config):
+                    if needed:
+                        log.info("log file kept store=%s file=%s because=pending timers", self._root, file.name)
                     break
                 if self._core.remove_oldest() != file.base_offset:
                     # Not flushed or not dispatched yet, which a later pass will find done.
@@ -174,9 +179,24 @@ class Housekeeper:
                     break
                 removed.append(file)
                 log.info("log file removed store=%s file=%s reason=%r", self._root, file.name, plan.reason)
+                if needed:
+                    log.error(
+                        "pending timers lost store=%s file=%s timers=%d because=%r",
+                        self._root, file.name, needed, plan.reason,
+                    )  # fmt: skip
             other = self._core.clean_queues() if removed else 0
             self._report_losses(before, removed)
             return CleanResult(tuple(removed), other)
+
+    def _needed(self, file: LogFile) -> int:
+        """How many messages of *file* somebody is still waiting for."""
+        if self._guard is None:
+            return 0
+        end = int(file.base_offset) + file.size
+        needed_from = self._guard.needed_from()
+        if needed_from is None or needed_from >= end:
+            return 0
+        return max(self._guard.count_below(end), 1)
 
     def _set_writable(self, writable: bool, use: DiskUse) -> None:
         """Refuse or accept sends, only when this thread's own mind changes: a role may have refused them as well."""

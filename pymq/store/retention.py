@@ -8,6 +8,7 @@ says. The rules are RocketMQ's:
 * A file has expired when it was not modified for `file_reserved_time_hours`. Expired files go at the hours of
   `delete_when`, or when a disk is above `disk_max_used_space_ratio` or cannot be asked, or on request.
 * Above `disk_space_clean_forcibly_ratio` files go whatever their age, if `clean_file_forcibly_enable`.
+* Files with messages that timers still need (`RetentionGuard`) stay whatever their age, unless files must go by force.
 * Above `disk_space_warning_level_ratio` sends are refused as well, until the level is left again.
 
 # Differs: RocketMQ removes a whole batch of unexpired files at once when space is short; here the disk is looked at
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pymq.message import PhysicalOffset
 from pymq.store.config import StoreConfig, parse_hours
@@ -115,6 +116,18 @@ def expiry_reason(now: datetime, use: DiskUse, config: StoreConfig, *, manual: b
     if now.hour in parse_hours(config.delete_when):
         return f"delete_when {config.delete_when}"
     return ""
+
+
+class RetentionGuard(Protocol):
+    """Who still needs old messages, whatever their age: the broker's timers. Asked from the housekeeping thread."""
+
+    def needed_from(self) -> int | None:
+        """The lowest physical offset that is needed; None when nothing is."""
+        ...
+
+    def count_below(self, offset: int) -> int:
+        """How many messages that are needed begin below *offset*."""
+        ...
 
 
 class Lag(NamedTuple):

@@ -258,22 +258,6 @@ def test_what_cannot_be_sent_to_is_refused_in_apache_s_words(wire, topic, more, 
     assert list(answer.fields) == ["TRACE_ON", "MSG_REGION"]
 
 
-@pytest.mark.parametrize(
-    ("properties", "words"),
-    [
-        ("TIMER_DELAY_SEC\x013\x02", "timed messages (TIMER_DELAY_SEC)"),
-    ],
-)
-def test_a_feature_that_is_not_there_is_named_and_nothing_is_stored(broker, wire, properties, words):
-    """A delayed message delivered at once would be worse than a refusal."""
-    topic = "Features"
-    first = int(send(wire, topic).fields["queueOffset"])
-    answer = send(wire, topic, properties=properties)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert words in answer.remark
-    assert int(send(wire, topic).fields["queueOffset"]) == first + 1
-
-
 def test_bodies_too_long_and_missing_are_refused(broker, wire):
     """13 as Apache says it; an empty body is no body."""
     answer = send(wire, "Bodies", b"x" * (broker.config.max_message_size + 1))

@@ -20,6 +20,7 @@ PROCESSORS = (
     ("pull", "PullProcessor"),
     ("offsets", "OffsetProcessor"),
     ("query", "QueryProcessor"),
+    ("recall", "RecallProcessor"),
     ("client", "ClientProcessor"),
     ("locks", "LockProcessor"),
     ("admin.topics", "TopicAdmin"),
@@ -30,6 +31,7 @@ PROCESSORS = (
     ("admin.queues", "QueueAdmin"),
     ("admin.brokers", "BrokerAdmin"),
     ("admin.transactions", "TransactionAdmin"),
+    ("admin.timers", "TimerAdmin"),
 )
 
 

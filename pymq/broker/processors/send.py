@@ -31,6 +31,7 @@ from pymq.broker.processors.send_checks import (
 )
 from pymq.broker.processors.send_header import SendHeader, needed, read_header, topic_of
 from pymq.broker.redirect import redirect
+from pymq.broker.timer.recall_handle import handle_of
 from pymq.broker.topic_config import PERM_READ_WRITE, SINGLE_TAG, TopicConfig
 from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -174,16 +175,17 @@ class SendProcessor:
         queue_id = needed(header.queue_id, "queueId")
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums)
+        handle: str | None = None
         try:
             if header.batch:
                 results = self._put_batch(request, header, topic, queue_id, properties)
                 key = properties.get(texts.UNIQUE_KEY)
             else:
-                queue_id, key, result = self._put_message(request, header, topic, queue_id, properties)
+                queue_id, key, result, handle = self._put_message(request, header, topic, queue_id, properties)
                 results = [result]
         except StoreError as error:
             raise self._refusal(error.status) from error
-        answer = request.command.reply(fields=self._sent_fields(request, queue_id, key, results))
+        answer = request.command.reply(fields=self._sent_fields(request, queue_id, key, results, handle))
         if request.command.is_oneway or not texts.waits(properties) or not answers_wait(self._broker):
             return answer
         failed = self._refuse(request, self._refusal("PYMQ_EFAILED"))
@@ -197,8 +199,8 @@ class SendProcessor:
         topic: TopicConfig,
         queue_id: int,
         properties: dict[str, str],
-    ) -> tuple[int, str, PutResult]:
-        """One message; the queue and key it was stored with."""
+    ) -> tuple[int, str, PutResult, str | None]:
+        """One message; the queue and key it was stored with, and the handle it can be recalled by."""
         if topic.topic_name != header.topic:  # dead letters
             properties["DELAY"] = "-1"
             queue_id = 0
@@ -239,7 +241,7 @@ class SendProcessor:
         )
         if stored.topic == names.SCHEDULE_TOPIC:
             self._broker.schedule.stored(stored.queue_id, result)
-        return queue_id, kept[texts.UNIQUE_KEY], result
+        return queue_id, kept[texts.UNIQUE_KEY], result, handle_of(self._broker.config.broker_name, stored.properties)
 
     def _put_batch(
         self,
@@ -282,16 +284,22 @@ class SendProcessor:
         return {"TRACE_ON": "true" if config.trace_on else "false", "MSG_REGION": config.region_id}
 
     def _sent_fields(
-        self, request: Request, queue_id: int, key: str | None, results: Sequence[PutResult]
+        self,
+        request: Request,
+        queue_id: int,
+        key: str | None,
+        results: Sequence[PutResult],
+        handle: str | None = None,
     ) -> dict[str, str]:
         """In the order Apache writes them: of a hash map in JSON, of the header class in binary."""
         host = self._broker.serve.host_hex
         ids = ",".join(f"{host}{result.physical_offset:016X}" for result in results)
         transaction = {} if key is None else {"transactionId": key}
+        recall = {} if handle is None else {"recallHandle": handle}
         queue, offset = {"queueId": str(queue_id)}, {"queueOffset": str(results[0].queue_offset)}
         if request.command.serialize_type == SerializeType.JSON:
-            return {**queue, **transaction, "msgId": ids, **self._broker_fields(), **offset}
-        return {"msgId": ids, **queue, **offset, **transaction, **self._broker_fields()}
+            return {**queue, **transaction, "msgId": ids, **self._broker_fields(), **recall, **offset}
+        return {"msgId": ids, **queue, **offset, **transaction, **recall, **self._broker_fields()}
 
     def _refuse(self, request: Request, refused: SendRefused) -> Command:
         fields = self._broker_fields() if refused.has_fields else None

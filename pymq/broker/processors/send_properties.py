@@ -39,7 +39,12 @@ def encode(properties: dict[str, str], config: BrokerConfig) -> bytes:
         "TRACE_ON": "true" if config.trace_on else "false",
         "CLUSTER": config.broker_cluster_name,
     }
-    text = "".join(f"{name}{NAME_VALUE}{value}{PROPERTY}" for name, value in (*properties.items(), *added.items()))
+    return join(properties) + join(added)
+
+
+def join(properties: dict[str, str]) -> bytes:
+    """Names and values as they are stored."""
+    text = "".join(f"{name}{NAME_VALUE}{value}{PROPERTY}" for name, value in properties.items())
     return text.encode("utf-8", "replace")
 
 

@@ -1,0 +1,167 @@
+"""The timers of a running broker: when their turns are, and that they end with it.
+
+The work waits for the disk, so it has a thread of its own; the loop only says when: at once after a send into the timer
+topic, at the end of the next slot that has timers in it, and while something is not written down yet. A broker
+without timers does nothing but look once a second whether the timer topic has grown by another way than its own sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from pymq.broker.timer.source import StoreSource
+from pymq.broker.timer.stats import Rate
+from pymq.broker.timer.store import TimerStore
+from pymq.errors import PymqError
+
+if TYPE_CHECKING:
+    from pymq.broker.controller import Broker
+
+LOOK_MS = 1000  # how often the timer topic is looked at without being told
+SOON_MS = 5  # until what was put again is in its queue
+REFUSED_MS = 500  # until a store that refused is asked again
+CLEAN_S = 30.0
+
+log = logging.getLogger("pymq.broker")
+
+
+class TimerService:
+    """Runs the turns of a `TimerStore`. Lives on the broker's loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        """For *broker*, whose store and serving are open; `start` opens the timers."""
+        self._broker = broker
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pymq-timer")
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._failed = False
+        self._saved_s = self._cleaned_s = broker.clock.monotonic_s()
+        self.store: TimerStore
+        self.enqueue_rate, self.dequeue_rate = Rate(), Rate()
+
+    async def start(self) -> None:
+        """Recover the timers and begin.
+
+        Raises:
+            ConfigError: settings that contradict their files.
+            OSError: those cannot be opened.
+        """
+        loop = asyncio.get_running_loop()
+        self.store = await loop.run_in_executor(self._thread, self._open)
+        self.store.stopping = lambda: self._stopping
+        self._task = loop.create_task(self._run())
+
+    def _open(self) -> TimerStore:
+        broker = self._broker
+        return TimerStore(broker.store_path, broker.config, StoreSource(broker.store, broker.serve), broker.clock)
+
+    def configure(self) -> None:
+        """Go by the broker's configuration as it is now."""
+        self.store.settings = self._broker.config
+        self.wake()
+
+    def wake(self) -> None:
+        """Something was put into the timer topic, or is about to be in this turn of the loop."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End the turn in progress, write everything down. Idempotent."""
+        if self._task is None:
+            self._thread.shutdown()
+            return
+        self._stopping = True
+        self.wake()
+        await self._task
+        self._task = None
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
+        finally:
+            self._thread.shutdown()
+
+    # ---- turns -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                delay_ms = await loop.run_in_executor(self._thread, self._turn)
+                self._failed = False
+            except (PymqError, OSError) as error:
+                if not self._failed:
+                    log.error("timers failed error=%s; they go on when they can", error)
+                self._failed = True
+                delay_ms = REFUSED_MS
+            await self._sleep(delay_ms)
+
+    async def _sleep(self, delay_ms: int) -> None:
+        """Until told, until *delay_ms* have passed, or until the timer topic has grown by itself."""
+        end_ms = self._broker.clock.now_ms() + delay_ms
+        while not self._stopping and not self._wake.is_set():
+            left_ms = min(end_ms - self._broker.clock.now_ms(), LOOK_MS)
+            if left_ms <= 0:
+                return
+            try:
+                await asyncio.wait_for(self._wake.wait(), left_ms / 1000)
+            except TimeoutError:
+                if not self._broker.config.timer_stop_enqueue and self.store.enqueue_behind():
+                    return
+        # Told by a send that is put right behind: it will be in its queue in a moment.
+        await asyncio.sleep(0 if self._stopping else SOON_MS / 1000)
+
+    def _turn(self) -> int:
+        """One turn; in how many ms the next should be."""
+        store, config, clock = self.store, self._broker.config, self._broker.clock
+        if not config.timer_stop_enqueue:
+            store.enqueue(self._queue_end())
+        if not config.timer_stop_dequeue:
+            store.dequeue()
+        now_s = clock.monotonic_s()
+        self.enqueue_rate.sample(store.stats.enqueued, now_s)
+        self.dequeue_rate.sample(store.stats.delivered + store.stats.rolled, now_s)
+        if now_s - self._saved_s >= config.timer_flush_interval_ms / 1000:
+            self._saved_s = now_s
+            store.save()
+        if now_s - self._cleaned_s >= CLEAN_S:
+            self._cleaned_s = now_s
+            store.clean()
+        return self._delay_ms()
+
+    def _queue_end(self) -> int:
+        return self.store.queue_offset + self.store.enqueue_behind()
+
+    def _delay_ms(self) -> int:
+        store, config = self.store, self._broker.config
+        if store.is_refused:
+            return REFUSED_MS
+        if not store.rolls_are_back or (store.enqueue_behind() and not config.timer_stop_enqueue):
+            return SOON_MS
+        delay_ms = 24 * 3600 * 1000
+        due_ms = store.next_due_ms
+        if due_ms is not None and not config.timer_stop_dequeue:
+            delay_ms = max(due_ms - self._broker.clock.now_ms(), 0)
+        if not store.is_saved:
+            delay_ms = min(delay_ms, config.timer_flush_interval_ms)
+        return delay_ms
+
+    # ---- what is shown ---------------------------------------------------------------------------------------------
+
+    def runtime_info(self) -> dict[str, str]:
+        """Apache's rows and ours, of GET_BROKER_RUNTIME_INFO."""
+        now_ms, now_s = self._broker.clock.now_ms(), self._broker.clock.monotonic_s()
+        stats = self.store.stats
+        self.enqueue_rate.sample(stats.enqueued, now_s)
+        self.dequeue_rate.sample(stats.delivered + stats.rolled, now_s)
+        return {
+            "timerReadBehind": str(self.store.behind_ms(now_ms) // 1000),
+            "timerOffsetBehind": str(self.store.enqueue_behind()),
+            "timerCongestNum": str(self.store.metrics.total),
+            "timerEnqueueTps": f"{self.enqueue_rate.value:.1f}",
+            "timerDequeueTps": f"{self.dequeue_rate.value:.1f}",
+            "pymq.timer.pending_slots": str(self.store.pending_slots),
+            "pymq.timer.needed_from": str(self.store.needed_from()),
+        } | stats.rows()

@@ -1,0 +1,521 @@
+"""The timers of one store: timer topic to wheel, wheel to where messages belong, and how far that has come.
+
+One thread does everything here, in turns (`pymq.broker.timer.service` runs them):
+
+* **Enqueue** reads the timer topic on from where it was and writes a unit for each message, first into the log, then
+  into the slot. What is due beyond the roll window goes into an earlier slot with the mark ROLL.
+* **Dequeue** takes the slots that are over, in order of time. A slot is read whole; recalls in it take their messages
+  out; the rest is put again, log to log, in batches of one call. Rolled messages go back to the timer topic, and
+  nothing later is dequeued before they are in the wheel again: a recall in their own slot must find them there.
+* **Save**: a progress that is written is one the commit log has on stable storage, so it never runs ahead of what it
+  vouches for.
+
+Time: a slot is over when its time plus the precision has passed, so nothing is early. Slots before `read_ms` have been
+dequeued. When the clock has gone back, a new timer may belong into one of those; `read_ms` then goes back too, after
+all that was dequeued is on disk and its slots are cleared, so that nothing comes twice.
+
+One message that cannot be put is put off alone: a unit in a slot a little later, and again. When the store refuses
+everything (disk full), the rest of the slot waits and nothing else is dequeued meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pymq._core._serve import PutResult, Reput
+from pymq.broker import names as broker_names
+from pymq.broker.timer import properties as names
+from pymq.broker.timer.checkpoint import FILE_NAME as CHECKPOINT_NAME
+from pymq.broker.timer.checkpoint import TimerCheckpoint, save_checkpoint
+from pymq.broker.timer.log import DIRECTORY, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE, UNIT, TimerLog, Unit
+from pymq.broker.timer.metrics import FILE_NAME as METRICS_NAME
+from pymq.broker.timer.metrics import TimerMetrics, topic_hash
+from pymq.broker.timer.recovery import recover
+from pymq.broker.timer.settings import TimerSettings
+from pymq.broker.timer.source import Timed, TimerSource
+from pymq.broker.timer.stats import TimerStats
+from pymq.broker.timer.wheel import FILE_NAME as WHEEL_NAME
+from pymq.broker.timer.wheel import SLOTS_TOTAL, Slot, TimerWheel
+from pymq.clock import Clock
+
+BATCH = 512  # messages read, or put again, with one call
+BLANK_SLOTS = 60  # TIMER_BLANK_SLOTS: distance the roll window keeps from the wheel's length
+PUT_OFF_MS_MAX = 60_000
+PENDING_FROM_INTERVAL_S = 30.0
+MOVED = b"REAL_TOPIC\x02REAL_QID\x02"
+
+GONE = frozenset({"PYMQ_ENOTFOUND", "PYMQ_ECORRUPT"})  # the record itself; no attempt will find it
+HOMELESS = frozenset({"PYMQ_ETOPIC", "PYMQ_EINVAL"})  # it says no topic or queue of its own
+FULL = frozenset({"PYMQ_EPROPERTIES", "PYMQ_ETOOBIG"})  # no room for what we add
+ALONE = FULL | {"PYMQ_EREMOVED"}  # concerns this message and not the store
+
+log = logging.getLogger("pymq.broker")
+
+
+class Entry(NamedTuple):
+    """A timer on its way into the wheel."""
+
+    time_ms: int
+    magic: int
+    offset: int
+    size: int
+    topic_hash: int
+
+
+class Progress(NamedTuple):
+    """A state of the timers that may be written once the commit log is on disk up to `end_offset`."""
+
+    end_offset: int
+    read_ms: int
+    queue_offset: int
+    log_end: int
+    retry_floor: int
+    slots: int
+    oldest: float
+
+
+class TimerStore:
+    """Everything between the timer topic and delivery. Not for two threads, except where a method says so."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: TimerSettings,
+        source: TimerSource,
+        clock: Clock,
+        *,
+        slots_total: int = SLOTS_TOTAL,
+    ) -> None:
+        """Open the timers of the store under *directory* and recover them. Waits for the disk.
+
+        Raises:
+            ConfigError: settings that contradict the files.
+        """
+        self.settings = settings
+        self.precision_ms = settings.timer_precision
+        self._source = source
+        self._clock = clock
+        window = settings.timer_roll_window_slot
+        longest = slots_total - BLANK_SLOTS
+        self._window = window if 2 <= window <= longest else longest
+        self._checkpoint_path = directory / "config" / CHECKPOINT_NAME
+        self.metrics = TimerMetrics(directory / "config" / METRICS_NAME, clock)
+        self.wheel = TimerWheel(directory / WHEEL_NAME, self.precision_ms, slots_total)
+        self.log = TimerLog(directory / DIRECTORY, settings.mapped_file_size_timer_log)
+        found = recover(directory, self.wheel, self.log, self.metrics, source, self.precision_ms)
+        first, end = source.queue_range(settle=True)
+        self.queue_offset = min(max(found.queue_offset, first), end)
+        if self.queue_offset > found.queue_offset and found.queue_offset:
+            log.error("timers lost count=%d because=their queue was removed", first - found.queue_offset)
+        self.checkpoint = found.checkpoint
+        self._pending = found.pending
+        self._times = list(found.pending)
+        heapq.heapify(self._times)
+        self.read_ms = found.read_ms or self._slot_of(clock.now_ms())
+        self.stats = TimerStats()
+        self._left: list[tuple[int, Unit]] = []  # of a slot that the store refused: (its time, unit)
+        self._attempts: dict[int, int] = {}  # messages put off, by commit-log offset
+        self._roll_barrier = 0
+        self._end_offset = 0
+        self._waiting: Progress | None = None
+        self._pending_from = self.checkpoint.pending_from
+        self._pending_from_s = -math.inf
+        self.stopping: Callable[[], bool] = lambda: False
+        self._committed = self._progress()
+        self._commit(self._committed, clean=False)  # from now on a stop that is not clean is known as one
+
+    def _slot_of(self, time_ms: int) -> int:
+        return time_ms // self.precision_ms * self.precision_ms
+
+    # ---- what others ask -----------------------------------------------------------------------------------------
+
+    @property
+    def pending_slots(self) -> int:
+        """How many slots have timers in them. Any thread."""
+        return len(self._pending)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next slot is over; None when there is none."""
+        return self._times[0] + self.precision_ms if self._times else None
+
+    def behind_ms(self, now_ms: int) -> int:
+        """How late dequeuing is. Any thread."""
+        due = self.next_due_ms
+        return max(now_ms - due, 0) if due is not None else 0
+
+    def enqueue_behind(self) -> int:
+        """Messages of the timer topic that are not in the wheel yet. Any thread."""
+        return max(self._source.queue_range()[1] - self.queue_offset, 0)
+
+    def needed_from(self) -> int | None:
+        """The lowest commit-log offset that a timer still needs; None when none does. Any thread."""
+        oldest = min(self._committed.oldest, min(list(self._pending.values()), default=math.inf))
+        oldest = min([oldest, *(unit.offset for _, unit in list(self._left))])
+        waiting = self._source.read(min(self.queue_offset, self._committed.queue_offset), 1)
+        if waiting:
+            oldest = min(oldest, waiting[0].offset)
+        return None if oldest == math.inf else int(oldest)
+
+    def count_below(self, offset: int) -> int:
+        """How many pending timers need something below *offset* of the commit log. Any thread."""
+        return sum(
+            sum(unit.offset < offset for unit in self._units(time_ms))
+            for time_ms, lowest in list(self._pending.items())
+            if lowest < offset
+        )
+
+    # ---- timer topic to wheel ------------------------------------------------------------------------------------
+
+    def enqueue(self, until: int) -> int:
+        """Bring messages of the timer topic before *until* into the wheel; how many were read.
+
+        Raises:
+            OSError: the timer log cannot be written; nothing of the batch is in it then.
+        """
+        count = 0
+        first, _ = self._source.queue_range()
+        if self.queue_offset < first:
+            log.error("timers lost count=%d because=their queue was removed", first - self.queue_offset)
+            self.stats.lost += first - self.queue_offset
+            self.queue_offset = first
+        while self.queue_offset < until and not self.stopping():
+            batch = self._source.read(self.queue_offset, min(BATCH, until - self.queue_offset))
+            if not batch:
+                break
+            self._enqueue_batch(batch, self._clock.now_ms())
+            count += len(batch)
+        return count
+
+    def _enqueue_batch(self, batch: Sequence[Timed], now_ms: int) -> None:
+        entries: list[Entry] = []
+        late: list[tuple[int, Unit]] = []
+        topics: dict[str, int] = {}
+        for message in batch:
+            properties = message.properties
+            topic = properties.get(names.REAL_TOPIC, "")
+            try:
+                time_ms = self._slot_of(names.java_long(properties.get(names.OUT_MS, "")))
+            except ValueError as error:
+                self.stats.illegal += 1
+                log.error("timer without a time offset=%d error=%s", message.offset, error)
+                continue
+            deletes = names.DELETE_KEY in properties
+            magic = MAGIC_DEFAULT | (MAGIC_DELETE if deletes else 0)
+            if time_ms < self.read_ms and time_ms + self.precision_ms <= now_ms:
+                if deletes:
+                    self.stats.late_recalls += 1
+                else:
+                    code = topic_hash(topic)
+                    unit = Unit(NONE, magic, names.NEVER_ENQUEUED, 0, message.offset, message.size, code)
+                    late.append((time_ms, unit))
+                continue
+            time_ms, magic = self._roll(time_ms, magic, now_ms)
+            self._move_back(time_ms)
+            entries.append(Entry(time_ms, magic, message.offset, message.size, topic_hash(topic)))
+            topics[topic] = topics.get(topic, 0) + (-1 if deletes else 1)
+        self._append(entries, now_ms)
+        self.queue_offset = batch[-1].queue_offset + 1
+        self.stats.enqueued += len(entries)
+        for topic, count in topics.items():
+            self.metrics.add(topic, count)
+        self._deliver(late)
+
+    def _roll(self, time_ms: int, magic: int, now_ms: int) -> tuple[int, int]:
+        """The slot a timer goes into now: its own, or one in between when that is too far away."""
+        write_ms = self._slot_of(now_ms)
+        window_ms = self._window * self.precision_ms
+        beyond_ms = time_ms - write_ms - window_ms
+        if beyond_ms >= 0:
+            magic |= MAGIC_ROLL
+            # As Apache has it: not so close behind the last roll that there is no time for another.
+            near = beyond_ms < self._window // 3 * self.precision_ms
+            time_ms = write_ms + (self._window // 2 if near else self._window) * self.precision_ms
+        occupant_ms = self.wheel.occupant_ms(time_ms)
+        while occupant_ms != time_ms and occupant_ms in self._pending:
+            # Only after the clock has jumped by days: the slot is somebody else's. Come back when it may be free.
+            magic |= MAGIC_ROLL
+            write_ms += self.precision_ms
+            time_ms = write_ms
+            occupant_ms = self.wheel.occupant_ms(time_ms)
+        return time_ms, magic
+
+    def _append(self, entries: Iterable[Entry], now_ms: int) -> None:
+        """Write units and slots, in that order."""
+        write_ms = self._slot_of(now_ms)
+        slots: dict[int, Slot] = {}
+        lowest: dict[int, int] = {}
+        units: list[tuple[int, Unit]] = []
+        after = self.log.end
+        for entry in entries:
+            time_ms = entry.time_ms
+            slot = slots.get(time_ms)
+            if slot is None and time_ms in self._pending:
+                slot = self.wheel.get(time_ms)
+            position = self.log.place(after)
+            after = position + UNIT.size
+            written_ms = min(write_ms, time_ms)
+            previous = slot.last if slot is not None else NONE
+            unit = Unit(
+                previous, entry.magic, written_ms, time_ms - written_ms, entry.offset, entry.size, entry.topic_hash
+            )
+            units.append((position, unit))
+            step = -1 if entry.magic & MAGIC_DELETE else 1
+            first, count = (slot.first, slot.messages) if slot is not None else (position, 0)
+            slots[time_ms] = Slot(first, position, count + step)
+            lowest[time_ms] = min(lowest.get(time_ms, entry.offset), entry.offset)
+        self.log.write(units)
+        for time_ms, slot in slots.items():
+            self.wheel.put(time_ms, slot)
+            if time_ms not in self._pending:
+                heapq.heappush(self._times, time_ms)
+                self._pending[time_ms] = lowest[time_ms]
+            else:
+                self._pending[time_ms] = min(self._pending[time_ms], lowest[time_ms])
+
+    def _move_back(self, time_ms: int) -> None:
+        """Let slots from *time_ms* on be dequeued (again), because the clock has gone back behind them."""
+        if time_ms >= self.read_ms:
+            return
+        log.warning("timers go back by_ms=%d because=the clock did", self.read_ms - time_ms)
+        self._commit_now(clean=False)  # what was dequeued must be known before its slots are gone
+        if self.read_ms - time_ms < self.wheel.span_ms:
+            for slot_ms in range(time_ms, self.read_ms, self.precision_ms):
+                self.wheel.clear(slot_ms)
+        else:
+            for slot_ms, _ in list(self.wheel.slots()):
+                if time_ms <= slot_ms < self.read_ms:
+                    self.wheel.clear(slot_ms)
+        self.read_ms = time_ms
+        self.stats.moved_back += 1
+
+    # ---- wheel to where messages belong --------------------------------------------------------------------------
+
+    @property
+    def rolls_are_back(self) -> bool:
+        """Whether all that was rolled is in the wheel again."""
+        return self.queue_offset >= self._roll_barrier
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the store refused to take messages that are due."""
+        return bool(self._left)
+
+    def dequeue(self) -> int:
+        """Deliver slots that are over; how many. Waits for what was rolled to be back, and while the store refuses."""
+        if self._left:
+            left, self._left = self._left, []
+            self._deliver(left)
+        count = 0
+        now_ms = self._clock.now_ms()
+        while self._times and self._times[0] + self.precision_ms <= now_ms:
+            if self._left or not self.rolls_are_back or self.stopping():
+                return count
+            time_ms = heapq.heappop(self._times)
+            self._dequeue_slot(time_ms)
+            count += 1
+            now_ms = self._clock.now_ms()
+        return count
+
+    def _units(self, time_ms: int) -> list[Unit]:
+        """A slot's units in the order they came."""
+        slot = self.wheel.get(time_ms)
+        position = slot.last if slot is not None else NONE
+        units = []
+        while position != NONE:
+            unit = self.log.read(position)
+            if unit is None or unit.previous >= position:
+                log.error("timer log damaged position=%d slot_ms=%d; recovery will read it again", position, time_ms)
+                break
+            units.append(unit)
+            position = unit.previous
+        units.reverse()
+        return units
+
+    def _dequeue_slot(self, time_ms: int) -> None:
+        units = self._units(time_ms)
+        self.read_ms = time_ms + self.precision_ms
+        self._pending.pop(time_ms, None)
+        deletes = [unit for unit in units if unit.magic & MAGIC_DELETE and not unit.magic & MAGIC_ROLL]
+        normal = [unit for unit in units if not unit.magic & MAGIC_DELETE or unit.magic & MAGIC_ROLL]
+        if deletes:
+            normal = self._recalled(deletes, normal)
+        self._deliver([(time_ms, unit) for unit in normal])
+
+    def _recalled(self, deletes: Sequence[Unit], normal: Sequence[Unit]) -> list[Unit]:
+        """*normal* without the messages that *deletes* name."""
+        keys: set[str] = set()
+        for unit in deletes:
+            message = self._source.record(unit.offset)
+            if message is not None:
+                keys.add(message.properties.get(names.DELETE_KEY, ""))
+                self.metrics.add(message.properties.get(names.REAL_TOPIC, ""), 1)
+        with_topic = self.settings.append_topic_for_timer_delete_key
+        kept = []
+        for unit in normal:
+            message = None if unit.magic & MAGIC_ROLL else self._source.record(unit.offset)
+            key = message.properties.get(names.UNIQUE_KEY) if message is not None else None
+            topic = message.properties.get(names.REAL_TOPIC, "") if message is not None else ""
+            if key is not None and names.delete_key(topic, key, with_topic=with_topic) in keys:
+                self.stats.recalled += 1
+                self.metrics.add(topic, -1)
+            else:
+                kept.append(unit)
+        return kept
+
+    def _deliver(self, due: Sequence[tuple[int, Unit]]) -> None:
+        """Put messages again; one that fails alone is put off, what the store refuses is left for the next turn."""
+        topics: dict[str, int] = {}
+        for begin in range(0, len(due), BATCH):
+            batch = due[begin : begin + BATCH]
+            if self._left or self.stopping():
+                self._left += batch
+                continue
+            now_ms = self._clock.now_ms()
+            results = self._source.reput([self._reput(unit, now_ms) for _, unit in batch])
+            put_off: list[Unit] = []
+            for (time_ms, unit), result in zip(batch, results, strict=True):
+                if isinstance(result, str) and result in FULL and not unit.magic & MAGIC_ROLL:
+                    (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
+                if isinstance(result, PutResult):
+                    self._delivered(time_ms, unit, result, now_ms, topics)
+                elif result in GONE:
+                    self.stats.lost += 1
+                    log.error("timer lost offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
+                elif result in HOMELESS:
+                    self.stats.illegal += 1
+                    log.error("timer without topic or queue offset=%d slot_ms=%d", unit.offset, time_ms)
+                elif result in ALONE:
+                    log.warning("timer put off offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
+                    put_off.append(unit)
+                else:
+                    if not self._left:
+                        log.error("timers wait because=the store refuses them: %s", result)
+                    self._left.append((time_ms, unit))
+            self._put_off(put_off, now_ms)
+            self.stats.put_off += len(put_off)
+        for topic, count in topics.items():
+            self.metrics.add(topic, -count)
+
+    def _reput(self, unit: Unit, now_ms: int) -> Reput:
+        added = f"{names.ENQUEUE_MS}\x01{unit.written_ms}\x02{names.DEQUEUE_MS}\x01{now_ms}\x02"
+        if not unit.magic & MAGIC_ROLL:
+            return Reput(unit.offset, remove=MOVED, set=added.encode())
+        message = self._source.record(unit.offset)
+        times = message.properties.get(names.ROLL_TIMES, "0") if message is not None else "0"
+        added += f"{names.ROLL_TIMES}\x01{int(times) + 1 if times.isdecimal() else 1}\x02"
+        return Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, set=added.encode())
+
+    def _delivered(self, time_ms: int, unit: Unit, result: PutResult, now_ms: int, topics: dict[str, int]) -> None:
+        self._end_offset = max(self._end_offset, result.end_offset)
+        if unit.magic & MAGIC_ROLL:
+            self.stats.rolled += 1
+            self._roll_barrier = max(self._roll_barrier, result.queue_offset + 1)
+        else:
+            self.stats.deliver(now_ms - time_ms - self.precision_ms)
+        self._attempts.pop(unit.offset, None)
+        if unit.written_ms != names.NEVER_ENQUEUED:
+            topic = self.metrics.topic_of(unit.topic_hash)
+            if topic is None:
+                message = self._source.record(unit.offset)
+                topic = message.properties.get(names.REAL_TOPIC, "") if message is not None else ""
+            step = -1 if unit.magic & MAGIC_DELETE else 1
+            topics[topic] = topics.get(topic, 0) + step
+
+    def _put_off(self, units: Sequence[Unit], now_ms: int, *, at_once: bool = False) -> None:
+        """Let each of *units* come again, the later the more often it has failed, or *at_once*."""
+        entries = []
+        for unit in units:
+            attempts = self._attempts[unit.offset] = self._attempts.get(unit.offset, 0) + 1
+            delay_ms = 0 if at_once else min(self.precision_ms << min(attempts - 1, 16), PUT_OFF_MS_MAX)
+            time_ms = max(self._slot_of(now_ms) + delay_ms, self.read_ms)
+            entries.append(Entry(time_ms, unit.magic, unit.offset, unit.size, unit.topic_hash))
+            topic = self.metrics.topic_of(unit.topic_hash)
+            if unit.written_ms == names.NEVER_ENQUEUED and topic is not None:
+                self.metrics.add(topic, 1)  # it enters the wheel only now
+        self._append(entries, now_ms)
+
+    # ---- how far ---------------------------------------------------------------------------------------------------
+
+    def _progress(self) -> Progress:
+        read_ms = min([self.read_ms, *(time_ms for time_ms, _ in self._left)])
+        return Progress(
+            self._end_offset, read_ms, self.queue_offset, self.log.end, min(self._attempts, default=NONE),
+            len(self._pending), min(self._pending.values(), default=math.inf),
+        )  # fmt: skip
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether what is written down is how things are."""
+        return self._progress() == self._committed
+
+    def save(self) -> None:
+        """Write the newest progress that the commit log vouches for, if there is any. Waits for the disk.
+
+        Raises:
+            OSError: it could not be written; the older one stands.
+        """
+        now = self._progress()
+        if now == self._committed:
+            return
+        waiting = self._waiting or now
+        self._waiting = waiting
+        flushed = self._source.flushed()
+        if waiting.end_offset <= flushed:
+            current = now.end_offset <= flushed
+            self._commit(now if current else waiting, clean=False, current=current)
+            self._waiting = None
+
+    def _commit_now(self, *, clean: bool) -> None:
+        self._source.flush()
+        self._waiting = None
+        self._commit(self._progress(), clean=clean)
+
+    def _commit(self, progress: Progress, *, clean: bool, current: bool = True) -> None:
+        """Put log and wheel on disk, then what vouches for them; *current*: it is how things are now."""
+        now_s = self._clock.monotonic_s()
+        if current and (clean or now_s - self._pending_from_s >= PENDING_FROM_INTERVAL_S):
+            self._pending_from_s = now_s
+            self._pending_from = self._first_pending()
+        self.log.flush()
+        self.wheel.flush()
+        version = self.checkpoint.version
+        version.advance(self._clock)
+        self.checkpoint = TimerCheckpoint(
+            read_ms=progress.read_ms, log_flushed=progress.log_end, queue_offset=progress.queue_offset,
+            version=version, ours=True, precision_ms=self.precision_ms, clean=clean, log_end=progress.log_end,
+            pending_from=min(self._pending_from, progress.log_end), retry_floor=progress.retry_floor,
+            slots=progress.slots,
+        )  # fmt: skip
+        save_checkpoint(self._checkpoint_path, self.checkpoint)
+        self._committed = progress
+        self.metrics.save()
+
+    def _first_pending(self) -> int:
+        """The position of the first unit that is still to come; nothing before it is ever read again."""
+        first = self.log.end
+        for time_ms in self._pending:
+            slot = self.wheel.get(time_ms)
+            if slot is not None:
+                first = min(first, slot.first)
+        return first
+
+    def clean(self) -> int:
+        """Remove files of the timer log that nobody will read again; how many."""
+        return self.log.remove_below(self.checkpoint.pending_from)
+
+    def close(self, *, flush: bool = True) -> None:
+        """Stop: what was delivered is on disk, and known to be; without *flush*, as a crash would."""
+        if flush:
+            # Let the next opener, Apache's broker perhaps, not walk over slots that are known to be empty.
+            self.read_ms = max(self.read_ms, min([self._slot_of(self._clock.now_ms()), *self._times[:1]]))
+            left, self._left = self._left, []
+            self._put_off([unit for _, unit in left], self._clock.now_ms(), at_once=True)
+            self._commit_now(clean=True)
+        self.wheel.close()
+        self.log.close()
