@@ -221,6 +221,8 @@ class TimerStore:
             topics[topic] = topics.get(topic, 0) + (-1 if deletes else 1)
         self._append(entries, now_ms)
         self.queue_offset = batch[-1].queue_offset + 1
+        # A message that a power cut takes away must not be one that is known to be in the wheel.
+        self._end_offset = max(self._end_offset, batch[-1].offset + batch[-1].size)
         self.stats.enqueued += len(entries)
         for topic, count in topics.items():
             self.metrics.add(topic, count)
