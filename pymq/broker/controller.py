@@ -29,6 +29,7 @@ from pymq.broker.ports import hold_ports
 from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
+from pymq.broker.reputs import Reputs
 from pymq.broker.schedule.levels import DelayLevels
 from pymq.broker.schedule.service import ScheduleService
 from pymq.broker.serving import client_config, make_serve, serve_config, server_config
@@ -86,6 +87,7 @@ class Broker:
         self.name_server: NameServer | None = None
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
+        self.reputs = Reputs(self)
         self.delay_levels = DelayLevels(self.config.store.message_delay_level)
         self.timer: TimerService | None = None  # with timerWheelEnable
         self._disk_probe = disk_probe

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from pymq.broker import reputs
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from tests.broker.sides import until
@@ -276,8 +277,9 @@ def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path, group):
         until(lambda: broker.store.queue_range(f"%DLQ%{group}", 0)[1] == 5)
 
 
-def test_a_message_from_the_disk_is_sent_back_too(tmp_path, group):
+def test_a_message_from_the_disk_is_sent_back_too(tmp_path, group, monkeypatch):
     """A message far behind the end of the log is read off the loop."""
+    monkeypatch.setattr(reputs, "HOT_BYTES", 1 << 20)
     with running(tmp_path, store=STORE) as (broker, wire):
         create_topic(wire, "Cold")
         first = send(broker, wire, "Cold", b"old")
@@ -285,6 +287,24 @@ def test_a_message_from_the_disk_is_sent_back_too(tmp_path, group):
             send(broker, wire, "Cold", b"x" * 100_000)
         sent_back(wire, group, first)
         assert arrived(broker, f"%RETRY%{group}")[0].body == b"old"
+
+
+def test_many_at_once_are_put_together_and_each_is_answered(shared, group):
+    """One that is not there keeps no other out, and every answer is its own."""
+    broker, wire = shared
+    create_topic(wire, "Many")
+    messages = [send(broker, wire, "Many", b"%d" % number) for number in range(40)]
+    asked = {}
+    for number, message in enumerate(messages):
+        offset = message.physical_offset + (1 if number % 10 == 9 else 0)
+        fields = {"group": group, "offset": str(offset), "delayLevel": "-1"}
+        asked[wire.post(Command(RequestCode.CONSUMER_SEND_MSG_BACK, fields))] = number
+    for _ in messages:
+        answer = wire.receive()
+        failed = asked.pop(answer.opaque) % 10 == 9
+        assert answer.code == (ResponseCode.SYSTEM_ERROR if failed else ResponseCode.SUCCESS)
+    dead = [int(message.body) for message in arrived(broker, f"%DLQ%{group}", 36)]
+    assert sorted(dead) == [number for number in range(40) if number % 10 != 9]
 
 
 def test_the_store_that_refuses_is_an_error_that_says_why(tmp_path, group):

@@ -21,7 +21,7 @@ from pymq.broker.processors.send_checks import FAQ, UNIT_SUBSCRIBED, SendRefused
 from pymq.broker.processors.send_properties import NAME_VALUE, PROPERTY
 from pymq.broker.redirect import TIMER_ASKED
 from pymq.broker.topic_config import PERM_READ_WRITE, PERM_WRITE, TopicConfig
-from pymq.errors import CorruptRecordError, NotFoundError, StoreError
+from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.message import ReceivedMessage
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 V3_4_9 = 121  # MQVersion: from here on a request's own maximum of deliveries counts
 FIRST_LEVEL = 3  # of the first time a message comes back; one more each time
 DLQ_QUEUES = 1
-HOT_BYTES = 4 << 20  # the newest part of the log is taken to be in memory, as the reactors do
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT, DELAY = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT", "DELAY"
 LATE = "stored, but not on stable storage in time: it may come back although this was not acknowledged"
 
@@ -132,28 +131,17 @@ class SendBackProcessor:
         """The message at *offset* of the log."""
         store = self._broker.store
         try:
-            if self._is_hot(offset):
+            if self._broker.reputs.is_hot(offset):
                 return store.read_record(offset)
             return await asyncio.get_running_loop().run_in_executor(self._broker.executor, store.read_record, offset)
         except (NotFoundError, CorruptRecordError, ValueError) as error:
             log.warning("send back of a message that is not there offset=%d error=%s", offset, error)
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}") from error
 
-    def _is_hot(self, offset: int) -> bool:
-        return offset >= int(self._broker.store.watermarks()["written"]) - HOT_BYTES
-
     # ---- storing -------------------------------------------------------------------------------------------------
 
     async def _put(self, reput: Reput) -> PutResult:
-        serve = self._broker.serve
-        try:
-            if self._is_hot(reput.source):
-                (result,) = serve.reput([reput])
-            else:
-                loop = asyncio.get_running_loop()
-                (result,) = await loop.run_in_executor(self._broker.executor, serve.reput, [reput])
-        except StoreError as error:
-            raise refusal(self._broker, error.status) from error
+        result = await self._broker.reputs.put(reput)
         if isinstance(result, str):
             raise refusal(self._broker, result)
         return result
