@@ -225,6 +225,32 @@ def test_a_delayed_half_waits_for_its_time_from_its_commit_on(driven, producer):
     assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == ("T", "1")
 
 
+@pytest.mark.parametrize("interval_ms", [1, 300])
+def test_a_half_in_the_transient_pool_can_be_ended_at_once(tmp_path, interval_ms):
+    """apache/rocketmq#2098: its answer comes before it can be read; the end waits for that."""
+    store = SMALL.replace(
+        transient_store_pool_enable=True, transient_store_pool_size=3, commit_interval_commit_log_ms=interval_ms
+    )
+    with DrivenBroker(tmp_path, store=store) as driven, Producer(driven) as producer:
+        for number in range(3):
+            assert producer.end(producer.half(b"%d" % number)).code == ResponseCode.SUCCESS
+        assert committed(driven) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
+def test_an_end_is_answered_after_its_flush(tmp_path, how):
+    """SYNC_FLUSH: what the answer promises is on stable storage, of a repeated one too."""
+    with DrivenBroker(tmp_path, store=SMALL.replace(flush_disk_type="SYNC_FLUSH")) as driven:
+        with Producer(driven) as producer:
+            half = producer.half(b"safe")
+            for _ in range(2):
+                before = int(driven.broker.store.watermarks()["flushed"])
+                assert producer.end(half, how).code == ResponseCode.SUCCESS
+                marks = driven.broker.store.watermarks()
+                assert marks["flushed"] == marks["written"] >= before
+        assert committed(driven) == ([b"safe"] if how == COMMIT else [])
+
+
 def test_op_messages_are_written_in_batches(tmp_path):
     """TXN-11: by size; the rest at the next pass, with a comma behind each offset."""
     with DrivenBroker(tmp_path, transaction_op_msg_max_size=6) as driven, Producer(driven) as producer:

@@ -270,7 +270,7 @@ def test_lost_ends_and_restarts_change_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("PYMQ_SEED", str(random.randrange(1 << 32))))
     print(f"R12: {HALVES} half messages, seed {seed}")
     store = SMALL.replace(mapped_file_size_commit_log=16 << 20, max_hash_slot_num=50_000, max_index_num=200_000)
-    with DrivenBroker(tmp_path, store=store) as driven:
+    with DrivenBroker(tmp_path, store=store, broker_fast_failure_enable=False) as driven:
         story = Story(driven, random.Random(seed))
         for number in range(10):
             with BusyProducer(driven) as producer:
