@@ -7,8 +7,7 @@
 
 #define NAME(text) (text), sizeof(text) - 1
 
-/* Address, port and physical offset in hexadecimal. Returns the size. */
-static size_t put_message_id(uint8_t *target, const struct pymq_host *host, int64_t physical_offset) {
+size_t pymq_message_id(uint8_t *target, const struct pymq_host *host, int64_t physical_offset) {
     static const char DIGITS[] = "0123456789ABCDEF";
     uint8_t bytes[16 + 4 + 8];
     size_t size = host->size;
@@ -29,7 +28,7 @@ static size_t put_message_ids(uint8_t *target, const struct pymq_host *host, con
     for (uint32_t i = 0; i < sent->item_count; i++) {
         if (i > 0)
             target[size++] = ',';
-        size += put_message_id(target + size, host, sent->items[i].physical_offset);
+        size += pymq_message_id(target + size, host, sent->items[i].physical_offset);
     }
     return size;
 }
@@ -138,6 +137,36 @@ void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *se
         say(refusal, PYMQ_RESPONSE_SYSTEM_ERROR, true, "create mapped file failed, server is busy or broken.");
         return;
     }
+}
+
+void pymq_refusal_for(struct pymq_refusal *refusal, const struct pymq_serve *serve, const struct pymq_asker *asker,
+                      int status) {
+    char text[PYMQ_REMARK_MAX];
+    pymq_refusal_make(refusal, serve, status);
+    if (asker->asked == PYMQ_ASKED_SEND)
+        return;
+    refusal->has_fields = false;
+    if (asker->asked == PYMQ_ASKED_BACK) {
+        snprintf(text, sizeof text, "the message was not stored again: %.*s", (int)refusal->remark_size,
+                 refusal->remark);
+        say(refusal, PYMQ_RESPONSE_SYSTEM_ERROR, false, text);
+    }
+}
+
+struct pymq_slice pymq_late_remark(const struct pymq_asker *asker) {
+    static const char BACK[] =
+        "stored, but not on stable storage in time: it may come back although this was not acknowledged";
+    return asker->asked == PYMQ_ASKED_BACK ? (struct pymq_slice){(const uint8_t *)BACK, sizeof BACK - 1}
+                                           : (struct pymq_slice){NULL, 0};
+}
+
+size_t pymq_answer_plain(const struct pymq_asker *asker, int32_t code, struct pymq_slice remark, uint8_t *target,
+                         size_t capacity) {
+    struct pymq_header_writer writer;
+    pymq_header_begin(&writer, target, capacity, asker->serialize_type, code, PYMQ_COMMAND_RESPONSE, asker->opaque,
+                      remark);
+    ssize_t size = pymq_header_end(&writer, 0);
+    return size > 0 ? (size_t)size : 0;
 }
 
 size_t pymq_answer_refused(const struct pymq_serve_config *config, const struct pymq_asker *asker,

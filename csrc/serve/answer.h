@@ -18,11 +18,22 @@ enum pymq_response_code {
 
 #define PYMQ_MESSAGE_ID_SIZE_MAX 56 /* of an IPv6 store host; 32 of an IPv4 one */
 
+/* Address, port and physical offset in hexadecimal. Returns the size. */
+size_t pymq_message_id(uint8_t *target, const struct pymq_host *host, int64_t physical_offset);
+
+/* What a request was, for the shape of its answer. */
+enum pymq_asked {
+    PYMQ_ASKED_SEND = 0,
+    PYMQ_ASKED_BACK, /* CONSUMER_SEND_MSG_BACK */
+    PYMQ_ASKED_END,  /* END_TRANSACTION */
+};
+
 /* What the answer to a request repeats of it. */
 struct pymq_asker {
     pymq_connection_id connection;
     int32_t opaque;
     uint8_t serialize_type;
+    uint8_t asked; /* enum pymq_asked */
 };
 
 /* A send that is in the log. */
@@ -45,6 +56,17 @@ size_t pymq_answer_sent(const struct pymq_serve_config *config, const struct pym
 /* The same frame with another code: the code is the first thing in a header. `target` has room for 2 bytes more than
  * `size`. Returns its size. */
 size_t pymq_answer_recode(const uint8_t *frame, size_t size, int32_t code, uint8_t *target);
+
+/* An answer of a code and, where it has one, a remark. */
+size_t pymq_answer_plain(const struct pymq_asker *asker, int32_t code, struct pymq_slice remark, uint8_t *target,
+                         size_t capacity);
+
+/* What is said when an answer comes too late: nothing, or that the message may come back all the same. */
+struct pymq_slice pymq_late_remark(const struct pymq_asker *asker);
+
+/* pymq_refusal_make in the words for what was asked. */
+void pymq_refusal_for(struct pymq_refusal *refusal, const struct pymq_serve *serve, const struct pymq_asker *asker,
+                      int status);
 
 size_t pymq_answer_refused(const struct pymq_serve_config *config, const struct pymq_asker *asker,
                            const struct pymq_refusal *refusal, uint8_t *target, size_t capacity);

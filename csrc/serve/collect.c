@@ -6,6 +6,7 @@
 
 #include "answer_template.h"
 #include "parked.h"
+#include "transactions.h"
 
 /* Nobody waits inside a turn: every connection of this reactor would, and whoever publishes. Dispatch is woken when the
  * answers have been written (on_written). */
@@ -32,6 +33,20 @@ bool pymq_collect_make_room(struct pymq_serve_reactor *state, uint32_t item_coun
         collect->arena_used + size > collect->arena_size)
         pymq_collect_settle(state);
     return size <= collect->arena_size || replace_arena(collect, size);
+}
+
+int pymq_collect_encode(struct pymq_collect *collect, const struct pymq_record *record, struct pymq_queue *queue,
+                        uint32_t item_index, size_t arena_at, size_t *size) {
+    uint8_t *target = collect->arena + arena_at;
+    ssize_t encoded = pymq_record_encode(record, target, collect->arena_size - arena_at);
+    if (encoded < 0)
+        return (int)encoded;
+    if (pymq_record_looks_torn(target, (size_t)encoded))
+        return PYMQ_EPROPERTIES; /* the store would refuse it, and with it all that are appended in the same call */
+    collect->items[item_index] =
+        (struct pymq_append_item){.queue = queue, .record = target, .size = (uint32_t)encoded};
+    *size = (size_t)encoded;
+    return PYMQ_OK;
 }
 
 /* ---- answering -------------------------------------------------------------------------------------------------- */
@@ -62,7 +77,7 @@ static void answer_refused(struct pymq_serve_reactor *state, struct recent *rece
         return;
     }
     struct pymq_refusal refusal;
-    pymq_refusal_make(&refusal, state->serve, status);
+    pymq_refusal_for(&refusal, state->serve, &send->asker, status);
     pymq_connection_commit(
         connection, pymq_answer_refused(&state->serve->config, &send->asker, &refusal, target, PYMQ_REFUSED_ROOM));
 }
@@ -83,6 +98,38 @@ static void answer_sent(struct pymq_serve_reactor *state, struct recent *recent,
                                             : pymq_answer_sent(&state->serve->config, sent, target, room));
 }
 
+/* It is not in the log. */
+static void refuse(struct pymq_serve_reactor *state, struct recent *recent, const struct pymq_collected *send,
+                   int status) {
+    if (send->asker.asked == PYMQ_ASKED_END)
+        pymq_transaction_unclaim_native(state->serve, send->half_offset);
+    answer_refused(state, recent, send, status);
+}
+
+/* A request whose answer says nothing but that it was done. */
+static void answer_plain(struct pymq_serve_reactor *state, struct recent *recent, const struct pymq_collected *send) {
+    struct pymq_connection *connection = connection_of(state, recent, send->asker.connection);
+    if (connection == NULL)
+        return;
+    uint8_t *target = pymq_connection_reserve(connection, PYMQ_HEADER_ROOM);
+    if (target == NULL) {
+        recent->connection = NULL;
+        return;
+    }
+    pymq_connection_commit(connection, pymq_answer_plain(&send->asker, PYMQ_RESPONSE_SUCCESS,
+                                                         (struct pymq_slice){NULL, 0}, target, PYMQ_HEADER_ROOM));
+}
+
+/* What else becomes of it once it is in the log. */
+static void note_appended(struct pymq_serve_reactor *state, const struct pymq_collected *send) {
+    if (send->asker.asked == PYMQ_ASKED_BACK) {
+        pymq_count(&state->counters.sent_back, 1);
+    } else if (send->asker.asked == PYMQ_ASKED_END) {
+        pymq_count(&state->counters.transactions, 1);
+        pymq_transaction_note(state->serve, send->half_offset, PYMQ_SYS_TRANSACTION_COMMIT);
+    }
+}
+
 /* Sends [from, to) are in the log. `acknowledged` is what the store says of the last of them. What was parked before
  * them is answered before them: the flush that settles both may be over while its ring has not been heard. */
 static void answer_appended(struct pymq_serve_reactor *state, struct recent *recent, uint32_t from, uint32_t to,
@@ -94,8 +141,18 @@ static void answer_appended(struct pymq_serve_reactor *state, struct recent *rec
         const struct pymq_collected *send = &collect->sends[i];
         const struct pymq_append_item *items = &collect->items[send->first_item];
         const struct pymq_append_item *last = &items[send->item_count - 1];
+        note_appended(state, send);
         if (send->is_oneway)
             continue;
+        if (send->asker.asked != PYMQ_ASKED_SEND) {
+            if (acknowledged == PYMQ_OK)
+                answer_plain(state, recent, send);
+            else if (acknowledged == PYMQ_ETIMEDOUT)
+                pymq_parked_plain(state, &send->asker, last->physical_offset + last->size);
+            else
+                answer_refused(state, recent, send, acknowledged);
+            continue;
+        }
         struct pymq_sent sent = {
             .asker = send->asker,
             .queue_id = send->sent_queue_id,
@@ -194,11 +251,11 @@ static uint32_t append_some(struct pymq_serve_reactor *state, struct recent *rec
     if (status == PYMQ_ENOTFOUND && renew_queue(state, &collect->sends[appended_to]))
         return appended_to; /* again, and only once */
     if (concerns_record(status)) {
-        answer_refused(state, recent, &collect->sends[appended_to], status);
+        refuse(state, recent, &collect->sends[appended_to], status);
         return appended_to + 1;
     }
     for (uint32_t i = appended_to; i < collect->send_count; i++) /* the store says no: it need not be asked again */
-        answer_refused(state, recent, &collect->sends[i], status);
+        refuse(state, recent, &collect->sends[i], status);
     return collect->send_count;
 }
 

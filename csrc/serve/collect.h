@@ -22,6 +22,7 @@ struct pymq_collected {
     int32_t sent_queue_id; /* which the answer says: another one while the message waits for its time or its end */
     uint32_t first_item, item_count;
     struct pymq_slice key; /* in the arena */
+    int64_t half_offset;   /* of a commit: in the half queue, claimed */
     bool is_oneway, wait;
     bool has_new_queue; /* its first one was gone when it was to be appended */
 };
@@ -41,6 +42,11 @@ void pymq_collect_destroy(struct pymq_collect *collect);
 /* Room for one send more with `item_count` messages and `size` bytes of records; appends and answers what was collected
  * where that is in the way. False without memory. */
 bool pymq_collect_make_room(struct pymq_serve_reactor *state, uint32_t item_count, size_t size);
+
+/* Encode a record at offset `arena_at` of the arena, where there is room for it, as item `item_index`. PYMQ_OK and its
+ * size, or why it cannot be stored; nothing is counted as collected yet. */
+int pymq_collect_encode(struct pymq_collect *collect, const struct pymq_record *record, struct pymq_queue *queue,
+                        uint32_t item_index, size_t arena_at, size_t *size);
 
 /* Append and answer everything collected. */
 void pymq_collect_settle(struct pymq_serve_reactor *state);

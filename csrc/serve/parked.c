@@ -14,7 +14,8 @@ struct pymq_parked_entry {
     struct pymq_asker asker;
     int64_t end_offset;
     int64_t deadline_ms;
-    uint8_t *frames; /* the answer; then those for time-out and failure, when they are not made from it */
+    uint8_t *frames; /* the answer; then those for time-out and failure, when they are not made from it. A plain answer
+                      * is not here (size 0): it is written when it is time */
     uint32_t size, late_size, failed_size;
     bool is_foreign; /* the control loop's: its three frames stand here, and it was allocated by itself */
     uint8_t inline_frames[FRAME_INLINE_MAX];
@@ -173,6 +174,22 @@ void pymq_parked_send(struct pymq_serve_reactor *state, const struct pymq_sent *
         free(target);
 }
 
+void pymq_parked_plain(struct pymq_serve_reactor *state, const struct pymq_asker *asker, int64_t end_offset) {
+    struct pymq_parked *parked = state->parked;
+    struct pymq_parked_entry *entry = entry_take(parked);
+    if (entry == NULL)
+        return;
+    entry->is_foreign = false;
+    entry->frames = entry->inline_frames;
+    entry->size = entry->late_size = entry->failed_size = 0;
+    entry->asker = *asker;
+    entry->end_offset = end_offset;
+    entry->deadline_ms = pymq_reactor_now_ms(state->reactor) + state->serve->config.send_timeout_ms;
+    link_by_offset(parked, entry);
+    atomic_fetch_add_explicit(&parked->count, 1, memory_order_relaxed);
+    wake_when_due(state);
+}
+
 /* ---- answering -------------------------------------------------------------------------------------------------- */
 
 static void write_frame(struct pymq_serve_reactor *state, pymq_connection_id connection, const uint8_t *frame,
@@ -185,6 +202,12 @@ static void write_frame(struct pymq_serve_reactor *state, pymq_connection_id con
     pymq_connection_commit(found, size);
 }
 
+static void write_plain(struct pymq_serve_reactor *state, const struct pymq_asker *asker, int32_t code,
+                        struct pymq_slice remark) {
+    uint8_t frame[PYMQ_HEADER_ROOM];
+    write_frame(state, asker->connection, frame, pymq_answer_plain(asker, code, remark, frame, sizeof frame));
+}
+
 static void answer_failed(struct pymq_serve_reactor *state, const struct pymq_parked_entry *entry, int status) {
     if (entry->is_foreign) {
         write_frame(state, entry->asker.connection, entry->frames + entry->size + entry->late_size,
@@ -193,7 +216,7 @@ static void answer_failed(struct pymq_serve_reactor *state, const struct pymq_pa
     }
     struct pymq_refusal refusal;
     uint8_t frame[PYMQ_REFUSED_ROOM];
-    pymq_refusal_make(&refusal, state->serve, status);
+    pymq_refusal_for(&refusal, state->serve, &entry->asker, status);
     size_t size = pymq_answer_refused(&state->serve->config, &entry->asker, &refusal, frame, sizeof frame);
     write_frame(state, entry->asker.connection, frame, size);
 }
@@ -209,6 +232,10 @@ static void answer_late(struct pymq_serve_reactor *state, const struct pymq_park
     pymq_count(&state->counters.parked_late, 1);
     if (entry->is_foreign) {
         write_frame(state, entry->asker.connection, entry->frames + entry->size, entry->late_size);
+        return;
+    }
+    if (entry->size == 0) {
+        write_plain(state, &entry->asker, late_code(state->serve, entry->end_offset), pymq_late_remark(&entry->asker));
         return;
     }
     uint8_t on_stack[FRAME_INLINE_MAX + 2];
@@ -229,7 +256,9 @@ void pymq_parked_complete(struct pymq_serve_reactor *state) {
         int status = pymq_store_poll_acknowledged(state->serve->store, entry->end_offset);
         if (status == PYMQ_ETIMEDOUT)
             break;
-        if (status == PYMQ_OK)
+        if (status == PYMQ_OK && entry->size == 0)
+            write_plain(state, &entry->asker, PYMQ_RESPONSE_SUCCESS, (struct pymq_slice){NULL, 0});
+        else if (status == PYMQ_OK)
             write_frame(state, entry->asker.connection, entry->frames, entry->size);
         else
             answer_failed(state, entry, status);

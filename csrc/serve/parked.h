@@ -32,6 +32,9 @@ void pymq_parked_destroy(struct pymq_parked *parked); /* entries are dropped: th
  * answer, and the producer's own time-out takes over. [reactor] */
 void pymq_parked_send(struct pymq_serve_reactor *state, const struct pymq_sent *sent, int64_t end_offset);
 
+/* The same for a request whose answer says nothing but that it was done. [reactor] */
+void pymq_parked_plain(struct pymq_serve_reactor *state, const struct pymq_asker *asker, int64_t end_offset);
+
 /* Answer what has been acknowledged or failed. [reactor] */
 void pymq_parked_complete(struct pymq_serve_reactor *state);
 

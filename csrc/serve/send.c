@@ -9,7 +9,7 @@
 #define PERMISSION_WRITE 2
 
 /* xorshift: which queue a message without one gets is to be spread, not secret. */
-static uint32_t next_random(void) {
+uint32_t pymq_serve_random(void) {
     static _Thread_local uint32_t seed;
     if (seed == 0)
         seed = (uint32_t)(uintptr_t)&seed | 1;
@@ -31,7 +31,7 @@ static int find_topic(struct pymq_serve_reactor *state, struct pymq_send *send, 
         return PYMQ_HAND_OVER + PYMQ_REASON_TOPIC_SPECIAL;
     int32_t read_queues = (*topic)->read_queues, write_queues = (*topic)->write_queues;
     if (send->queue_id < 0 && write_queues > 0)
-        send->queue_id = (int32_t)(next_random() % (uint32_t)write_queues);
+        send->queue_id = (int32_t)(pymq_serve_random() % (uint32_t)write_queues);
     if (send->queue_id < 0 || send->queue_id >= (read_queues > write_queues ? read_queues : write_queues))
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     if (!pymq_store_is_writable(serve->store))
@@ -78,27 +78,12 @@ static void fill_record(const struct pymq_serve_reactor *state, const struct pym
     };
 }
 
-/* Encode one record at the arena's end and make it an item. PYMQ_OK, or why it cannot be stored. */
-static int encode_item(struct pymq_collect *collect, const struct pymq_record *record, struct pymq_queue *queue,
-                       uint32_t item_index, size_t arena_at, size_t *size) {
-    uint8_t *target = collect->arena + arena_at;
-    ssize_t encoded = pymq_record_encode(record, target, collect->arena_size - arena_at);
-    if (encoded < 0)
-        return (int)encoded;
-    if (pymq_record_looks_torn(target, (size_t)encoded))
-        return PYMQ_EPROPERTIES; /* the store would refuse it, and with it all that are appended in the same call */
-    collect->items[item_index] =
-        (struct pymq_append_item){.queue = queue, .record = target, .size = (uint32_t)encoded};
-    *size = (size_t)encoded;
-    return PYMQ_OK;
-}
-
 static struct pymq_collected *collect_next(struct pymq_collect *collect, const struct pymq_connection *connection,
                                            const struct pymq_command *command, const struct pymq_send *send,
                                            const struct place *place) {
     struct pymq_collected *next = &collect->sends[collect->send_count];
     *next = (struct pymq_collected){
-        .asker = {pymq_connection_name(connection), command->opaque, command->serialize_type},
+        .asker = {pymq_connection_name(connection), command->opaque, command->serialize_type, PYMQ_ASKED_SEND},
         .topic = place->topic,
         .queue_id = place->queue_id,
         .sent_queue_id = send->queue_id,
@@ -137,7 +122,7 @@ static int collect_message(struct pymq_serve_reactor *state, struct pymq_connect
     record.body = send->body;
     record.properties = (struct pymq_slice){collect->properties, properties.size};
     size_t size;
-    if (encode_item(collect, &record, place.queue, collect->item_count, collect->arena_used, &size) != PYMQ_OK)
+    if (pymq_collect_encode(collect, &record, place.queue, collect->item_count, collect->arena_used, &size) != PYMQ_OK)
         return PYMQ_HAND_OVER + PYMQ_REASON_FIELD;
     struct pymq_collected *collected = collect_next(collect, connection, command, send, &place);
     collected->item_count = 1;
@@ -207,7 +192,7 @@ static int collect_batch(struct pymq_serve_reactor *state, struct pymq_connectio
         record.flag = item.flag;
         record.body = item.body;
         record.properties = close_properties(collect, item.properties);
-        if (encode_item(collect, &record, place.queue, collect->item_count + i, arena_at, &size) != PYMQ_OK)
+        if (pymq_collect_encode(collect, &record, place.queue, collect->item_count + i, arena_at, &size) != PYMQ_OK)
             return PYMQ_HAND_OVER + PYMQ_REASON_FIELD; /* nothing has been counted as collected yet */
         arena_at += size;
     }
@@ -230,7 +215,8 @@ static int collect_batch(struct pymq_serve_reactor *state, struct pymq_connectio
 /* Too many sends wait for the disk or a replica already, or the store is stuck: nothing is stored, nobody waits. */
 static int refuse_busy(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                        const struct pymq_command *command) {
-    struct pymq_asker asker = {pymq_connection_name(connection), command->opaque, command->serialize_type};
+    struct pymq_asker asker = {pymq_connection_name(connection), command->opaque, command->serialize_type,
+                               PYMQ_ASKED_SEND};
     uint8_t *target = (command->flag & PYMQ_COMMAND_ONEWAY) == 0
                           ? pymq_connection_reserve(connection, PYMQ_REFUSED_ROOM)
                           : NULL;

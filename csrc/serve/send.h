@@ -67,6 +67,9 @@ int pymq_batch_properties(struct pymq_slice source, struct pymq_slice *key, bool
 int pymq_send_hand_over(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                         const struct pymq_send *send, int reason);
 
+/* For spreading, not for secrets. */
+uint32_t pymq_serve_random(void);
+
 /* Codes 10, 310, 320. PYMQ_SERVED (collected, or answered) or PYMQ_HAND_OVER + reason. */
 int pymq_send_request(struct pymq_serve_reactor *state, struct pymq_connection *connection,
                       const struct pymq_command *command);

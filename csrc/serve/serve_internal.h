@@ -2,6 +2,7 @@
  *
  * service.c is the door: it takes what the transport calls and passes it to one of two halves.
  *   sends and offsets:  send.c collect.c answer.c parked.c order.c offset_request.c put.c reput.c due.c
+ *                       send_back.c end_transaction.c transactions.c again.c
  *   pulls:              pull_request.c get_message.c hold_table.c cold_reads.c (pull_internal.h)
  * Each half has its own state per reactor, touched only inside that reactor's turn unless it says otherwise.
  */
@@ -15,12 +16,14 @@ struct pymq_parked;       /* answers that wait for a flush or a replica: parked.
 struct pymq_order;        /* handed-over sends that later ones must not overtake: order.h */
 struct pymq_broker_properties; /* what is added to every message: send.h */
 struct pymq_answer_template; /* the answer to one message: answer_template.h */
+struct pymq_transactions; /* half messages that were claimed: transactions.h */
 struct pymq_pull_reactor; /* holds, cold reads: pull_internal.h */
 struct pymq_pull_serve;   /* what the pull half shares between reactors: pull_internal.h */
 
 /* Counters: one writer each (the reactor), read by anybody. */
 struct pymq_serve_counters {
     _Atomic int64_t sent_messages, sent_bytes, commits;        /* send half */
+    _Atomic int64_t sent_back, transactions;
     _Atomic int64_t pulled_messages, pulled_bytes, cold_reads; /* pull half */
     _Atomic int64_t holds_ended_arrival, holds_ended_time, holds_ended_other;
     _Atomic int64_t parked_late;
@@ -53,6 +56,7 @@ struct pymq_serve {
     struct pymq_broker_properties *added;         /* made from the settings, replaced with them */
     struct pymq_answer_template *answer_template; /* the same */
     struct pymq_pull_serve *pull;
+    struct pymq_transactions *transactions;
     _Atomic int64_t put_messages, put_bytes; /* by the control loop: put.c */
     struct pymq_serve_reactor reactors[PYMQ_REACTORS_MAX];
 };

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "again.h"
 #include "answer_template.h"
 #include "collect.h"
 #include "offset_request.h"
 #include "order.h"
 #include "parked.h"
+#include "transactions.h"
 
 _Static_assert((int)PYMQ_REASON_HEADER == (int)PYMQ_TRANSPORT_REASON_HEADER, "the transport names one reason itself");
 _Static_assert(PYMQ_REASONS <= 255, "a reason travels in a byte");
@@ -30,6 +32,8 @@ const char *pymq_reason_name(int reason) {
         [PYMQ_REASON_STORE] = "store",
         [PYMQ_REASON_HOLD_ENDED] = "hold-ended",
         [PYMQ_REASON_ORDER] = "order",
+        [PYMQ_REASON_MESSAGE] = "message",
+        [PYMQ_REASON_TRANSACTION] = "transaction",
     };
     return reason >= 0 && reason < PYMQ_REASONS ? NAMES[reason] : "unknown";
 }
@@ -82,6 +86,10 @@ static int on_request(void *context, struct pymq_reactor *reactor, struct pymq_c
     case CODE_PULL_MESSAGE:
     case CODE_LITE_PULL_MESSAGE:
         return pymq_pull_request(state, connection, command, frame, frame_size);
+    case PYMQ_CODE_CONSUMER_SEND_MSG_BACK:
+        return pymq_send_back_request(state, connection, command);
+    case PYMQ_CODE_END_TRANSACTION:
+        return pymq_end_transaction_request(state, connection, command);
     case PYMQ_CODE_QUERY_CONSUMER_OFFSET:
     case PYMQ_CODE_UPDATE_CONSUMER_OFFSET:
         return pymq_offset_request(state, connection, command);
@@ -255,7 +263,9 @@ int pymq_serve_open(const struct pymq_serve_config *config, struct pymq_store *s
     }
     serve->added = calloc(1, sizeof *serve->added);
     serve->answer_template = calloc(1, sizeof *serve->answer_template);
-    status = serve->added != NULL && serve->answer_template != NULL ? PYMQ_OK : PYMQ_ENOMEM;
+    serve->transactions = pymq_transactions_make();
+    status = serve->added != NULL && serve->answer_template != NULL && serve->transactions != NULL ? PYMQ_OK
+                                                                                                   : PYMQ_ENOMEM;
     for (unsigned i = 0; i < PYMQ_REACTORS_MAX && status == PYMQ_OK; i++)
         status = open_reactor(serve, i);
     if (status == PYMQ_OK) {
@@ -321,6 +331,7 @@ void pymq_serve_close(struct pymq_serve *serve) {
     pymq_tables_destroy(&serve->tables);
     free(serve->added);
     free(serve->answer_template);
+    pymq_transactions_free(serve->transactions);
     free(serve);
 }
 
@@ -337,6 +348,8 @@ void pymq_serve_stats(const struct pymq_serve *serve, struct pymq_serve_stats *s
         stats->sent_messages += load(&counters->sent_messages);
         stats->sent_bytes += load(&counters->sent_bytes);
         stats->commits += load(&counters->commits);
+        stats->sent_back += load(&counters->sent_back);
+        stats->transactions += load(&counters->transactions);
         stats->pulled_messages += load(&counters->pulled_messages);
         stats->pulled_bytes += load(&counters->pulled_bytes);
         stats->cold_reads += load(&counters->cold_reads);

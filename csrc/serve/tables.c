@@ -189,6 +189,8 @@ int pymq_group_publish(struct pymq_tables *tables, const struct pymq_group_row *
     group->sys_flag = source->sys_flag;
     group->broker_id = source->broker_id;
     group->broker_id_when_slow = source->broker_id_when_slow;
+    group->retry_queues = source->retry_queues;
+    group->retry_max_times = source->retry_max_times;
     *result = group;
     return PYMQ_OK;
 }

@@ -38,6 +38,7 @@ struct pymq_group {
     uint32_t flags; /* enum pymq_group_flag */
     int32_t sys_flag;
     int64_t broker_id, broker_id_when_slow;
+    int32_t retry_queues, retry_max_times;
     uint32_t name_size;
     uint8_t name[];
 };

@@ -117,6 +117,8 @@ cdef extern from "pymq/serve.h" nogil:
         int32_t sys_flag
         int64_t broker_id
         int64_t broker_id_when_slow
+        int32_t retry_queues
+        int32_t retry_max_times
 
     int pymq_serve_publish_group(pymq_serve *serve, const pymq_group_row *row)
     void pymq_serve_remove_group(pymq_serve *serve, const uint8_t *name, uint32_t size, bint offsets_too)
@@ -210,6 +212,16 @@ cdef extern from "pymq/serve.h" nogil:
 
     void pymq_serve_deliver_due(pymq_serve *serve, pymq_due *due)
 
+    struct pymq_transaction_end:
+        int64_t queue_offset
+        int32_t how
+
+    void pymq_serve_transactions_begin(pymq_serve *serve, int64_t floor, int64_t begin_offset)
+    bint pymq_serve_transaction_claim(pymq_serve *serve, int64_t queue_offset)
+    void pymq_serve_transaction_release(pymq_serve *serve, int64_t queue_offset)
+    size_t pymq_serve_transactions_ended(pymq_serve *serve, pymq_transaction_end *ends, size_t count_max)
+    void pymq_serve_transactions_forget(pymq_serve *serve, int64_t floor)
+
     int pymq_serve_park(pymq_serve *serve, uint64_t connection, int64_t end_offset, const uint8_t *frame, size_t size,
                         const uint8_t *late, size_t late_size, const uint8_t *failed, size_t failed_size)
 
@@ -268,6 +280,8 @@ cdef extern from "pymq/serve.h" nogil:
         int64_t pulled_messages
         int64_t pulled_bytes
         int64_t commits
+        int64_t sent_back
+        int64_t transactions
 
     void pymq_serve_stats(const pymq_serve *serve, pymq_serve_stats_s *stats)
 

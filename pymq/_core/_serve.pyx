@@ -63,10 +63,11 @@ include "_serve_values.pxi"
 include "_serve_handle.pxi"
 include "_serve_tables.pxi"
 include "_serve_reput.pxi"
+include "_serve_transactions.pxi"
 
 
 @cython.final
-cdef class Serve(_ServeReput):
+cdef class Serve(_ServeTransactions):
     """Native tables, consumer offsets, holds and parked answers over one store.
 
     Open order: store, serve, transport, attach(), listen. Close order: the transport, the serve, the store. Every method
@@ -326,7 +327,7 @@ cdef class Serve(_ServeReput):
                 "parked": stats.parked, "parked_late": stats.parked_late, "cold_reads": stats.cold_reads,
                 "sent_messages": stats.sent_messages, "sent_bytes": stats.sent_bytes,
                 "pulled_messages": stats.pulled_messages, "pulled_bytes": stats.pulled_bytes,
-                "commits": stats.commits,
+                "commits": stats.commits, "sent_back": stats.sent_back, "transactions": stats.transactions,
             }
         finally:
             self.end()

@@ -40,7 +40,8 @@ cdef class _ServeTables(_ServeHandle):
             self.end()
 
     def publish_group(self, str name, *, bint disabled=False, bint special=False, int32_t sys_flag=0,
-                      int64_t broker_id=0, int64_t broker_id_when_slow=1):
+                      int64_t broker_id=0, int64_t broker_id_when_slow=1, int32_t retry_queues=0,
+                      int32_t retry_max_times=16):
         """Insert or replace a subscription group."""
         cdef pymq_group_row row
         cdef int status
@@ -53,6 +54,8 @@ cdef class _ServeTables(_ServeHandle):
             row.sys_flag = sys_flag
             row.broker_id = broker_id
             row.broker_id_when_slow = broker_id_when_slow
+            row.retry_queues = retry_queues
+            row.retry_max_times = retry_max_times
             with nogil:
                 status = pymq_serve_publish_group(serve, &row)
         finally:

@@ -66,6 +66,8 @@ class Publisher:
             sys_flag=group.group_sys_flag,
             broker_id=group.broker_id,
             broker_id_when_slow=group.which_broker_when_consume_slowly,
+            retry_queues=group.retry_queue_nums,
+            retry_max_times=group.retry_max_times,
         )
 
     def _is_group_special(self, group: SubscriptionGroup) -> bool:

@@ -9,6 +9,7 @@ import psutil
 
 from pymq._core._serve import Serve, ServeConfig
 from pymq.broker.config import ASKED_POLICY, NATIVE, BrokerConfig
+from pymq.broker.processors.send_checks import SLAVE
 from pymq.remoting.config import (
     LANE_BYTES_MAX,
     LANE_COUNTS_MAX,
@@ -47,6 +48,7 @@ def serve_config(config: BrokerConfig, now_ms: int) -> ServeConfig:
         memory_bytes_max=memory * config.access_message_in_memory_max_ratio // 100,
         message_size_max=config.max_message_size,
         delay_level_max=len(parse_delay_levels(config.store.message_delay_level)),
+        transactions=not config.reject_transaction_message and config.broker_role != SLAVE,
         trace_on=config.trace_on,
         slave_read_enable=config.slave_read_enable,
         begin_as_asked=config.new_group_offset_policy == ASKED_POLICY,

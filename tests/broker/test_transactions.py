@@ -253,7 +253,10 @@ def test_an_end_is_answered_after_its_flush(tmp_path, how):
 
 def test_op_messages_are_written_in_batches(tmp_path):
     """TXN-11: by size; the rest at the next pass, with a comma behind each offset."""
-    with DrivenBroker(tmp_path, transaction_op_msg_max_size=6) as driven, Producer(driven) as producer:
+    with (
+        DrivenBroker(tmp_path, data_plane="python", transaction_op_msg_max_size=6) as driven,
+        Producer(driven) as producer,
+    ):
         for _ in range(4):
             producer.end_oneway(producer.half())
         assert [op.body for op in driven.messages(names.OP_HALF_TOPIC)] == [b"0,1,2,"]

@@ -38,6 +38,8 @@ enum pymq_reason {
     PYMQ_REASON_STORE,            /* the store refused: the answer is an error to be worded */
     PYMQ_REASON_HOLD_ENDED,       /* a held pull of the control loop's is to be run again, without suspending */
     PYMQ_REASON_ORDER,            /* an earlier send of this connection to the topic is with the control loop still */
+    PYMQ_REASON_MESSAGE,          /* the message it speaks of is not there, not in memory, or an unusual one */
+    PYMQ_REASON_TRANSACTION,      /* its transaction has ended, is being asked about, or began before this start */
     PYMQ_REASONS,
 };
 const char *pymq_reason_name(int reason); /* "topic-unknown"; never NULL */
@@ -116,6 +118,8 @@ struct pymq_group_row {
     int32_t sys_flag;               /* groupSysFlag */
     int64_t broker_id;              /* brokerId */
     int64_t broker_id_when_slow;    /* whichBrokerWhenConsumeSlowly */
+    int32_t retry_queues;           /* retryQueueNums; 0: what is sent back is the control loop's */
+    int32_t retry_max_times;        /* retryMaxTimes */
 };
 int pymq_serve_publish_group(struct pymq_serve *serve, const struct pymq_group_row *row);
 void pymq_serve_remove_group(struct pymq_serve *serve, const uint8_t *name, uint32_t size, bool offsets_too);
@@ -229,6 +233,31 @@ struct pymq_due {
  * or fails, or count_max. An offset outside the queue is moved to its nearer end, as ScheduleMessageService does. */
 void pymq_serve_deliver_due(struct pymq_serve *serve, struct pymq_due *due);
 
+/* ---- transactions that end natively ---------------------------------------------------------------------------- */
+
+/* A half message is named by its offset in the half queue. Whoever ends one, or puts it again, claims it first: the
+ * reactor for an END_TRANSACTION it serves, the control loop for everything it does itself. A claim is given once. */
+
+#define PYMQ_TRANSACTION_SPAN_MAX (1 << 28)     /* offsets between the lowest that is remembered and the highest */
+#define PYMQ_TRANSACTIONS_ENDED_MAX (1 << 20)   /* ends the control loop has not taken yet; beyond: handed over */
+
+struct pymq_transaction_end {
+    int64_t queue_offset;
+    int32_t how; /* PYMQ_SYS_TRANSACTION_COMMIT or _ROLLBACK */
+};
+
+/* From now on half messages at or behind the log's offset `begin_offset` may be ended natively; those of the half queue
+ * below `floor` have ended. */
+void pymq_serve_transactions_begin(struct pymq_serve *serve, int64_t floor, int64_t begin_offset);
+/* Whether the caller may end it: it has not ended, and nobody else has claimed it. */
+bool pymq_serve_transaction_claim(struct pymq_serve *serve, int64_t queue_offset);
+/* Nothing came of it: it may be claimed again. */
+void pymq_serve_transaction_release(struct pymq_serve *serve, int64_t queue_offset);
+/* Take native ends, oldest first; a commit is here once its message is in the log. Returns how many. */
+size_t pymq_serve_transactions_ended(struct pymq_serve *serve, struct pymq_transaction_end *ends, size_t count_max);
+/* Everything below has ended; it need not be remembered. */
+void pymq_serve_transactions_forget(struct pymq_serve *serve, int64_t floor);
+
 /* Answer `connection` with `frame` once everything below `end_offset` is acknowledged (at once if it is); with `late`
  * when send_timeout_ms pass first; with `failed` when the store stops acknowledging. Frames are copied. In order with
  * the reactor's own parked sends. connection 0: nobody to answer, PYMQ_EINVAL. */
@@ -315,6 +344,7 @@ void pymq_unique_key(uint8_t *target);
 struct pymq_serve_stats {
     int64_t holds, holds_ended_arrival, holds_ended_time, holds_ended_other, parked, parked_late, cold_reads;
     int64_t sent_messages, sent_bytes, pulled_messages, pulled_bytes, commits;
+    int64_t sent_back, transactions; /* CONSUMER_SEND_MSG_BACK and END_TRANSACTION served natively */
 };
 void pymq_serve_stats(const struct pymq_serve *serve, struct pymq_serve_stats *stats);
 

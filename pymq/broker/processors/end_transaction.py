@@ -1,4 +1,5 @@
-"""END_TRANSACTION: a producer's word on its half message, in Apache's order of checks and words.
+"""END_TRANSACTION: a producer's word on its half message, in Apache's order of checks and words. What the reactors do
+not end themselves (csrc/serve/end_transaction.c) comes here.
 
 Differs from Apache: a transaction ends once. What repeats its end is answered as the first was, and stored no second
 time; what contradicts it is refused. Java's producers ask oneway and see neither.
@@ -66,10 +67,13 @@ class EndTransactionProcessor:
         try:
             if not await self._service.is_pending(message, half):
                 return await self._repeated(request, header, message, half)
-            if header.commit_or_rollback == COMMIT_FLAG:
-                end_offset = self._service.commit(message, half).end_offset
-            else:
-                end_offset = self._roll_back(request, half)
+            try:
+                if header.commit_or_rollback == COMMIT_FLAG:
+                    end_offset = self._service.commit(message, half).end_offset
+                else:
+                    end_offset = self._roll_back(request, half)
+            finally:
+                self._service.let_go(half)
         except SendRefused as refused:
             return command.reply(refused.code, refused.remark)
         except StoreError as error:

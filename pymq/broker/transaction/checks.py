@@ -241,7 +241,11 @@ class CheckRounds:
             elif half.offset in self._service.ledger.waiting and await self._is_pending(found):
                 pending.append((found, step, connection))
         # From here on nothing else runs until what is put again is known to be.
-        self._do([work for work in pending if work[0].half.offset in self._service.ledger.waiting])
+        try:
+            self._do([work for work in pending if work[0].half.offset in self._service.ledger.waiting])
+        finally:
+            for found, _, _ in pending:
+                self._service.let_go(found.half)
         await asyncio.sleep(0)
 
     async def _is_pending(self, loaded: Loaded) -> bool:

@@ -2,6 +2,8 @@
 
 Order of writing, which is what "exactly once" rests on:
 
+0. Reactors end plain half messages of this run by themselves; whoever ends or moves one claims it first, in one table
+   that both use (csrc/serve/transactions.c), and what reactors have ended is noted here before it matters.
 1. A commit puts the message into the log, and at once, without giving the loop to anybody else in between, marks the
    transaction as ended in memory. A second END_TRANSACTION of any copy of the half finds that mark.
 2. The op message follows. A kill between the two leaves a committed message without one: half messages of an earlier
@@ -25,7 +27,7 @@ from pymq.broker import names
 from pymq.broker.processors.send_checks import SendRefused
 from pymq.broker.transaction import records
 from pymq.broker.transaction.checks import CheckRounds
-from pymq.broker.transaction.half import HALF_QUEUE, Half, read_half
+from pymq.broker.transaction.half import COMMIT_FLAG, HALF_QUEUE, Half, read_half
 from pymq.broker.transaction.ledger import End, Ledger
 from pymq.broker.transaction.ops import OpMessages, read_op
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError
@@ -39,6 +41,7 @@ LOAD_COUNT = 256
 VISIBLE_POLL_S = 0.002
 VISIBLE_WAIT_S = 3.0  # a half that is answered but not yet readable (transient pool) becomes so within this time
 FLUSH_POLL_S = 0.01
+CLAIM_TRIES, CLAIM_POLL_S = 500, 0.002  # between a reactor's claim and its word lies one turn of it
 
 log = logging.getLogger("pymq.broker")
 
@@ -62,6 +65,7 @@ class TransactionService:
         """Learn from both queues which half messages are pending. Before anybody is served."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._broker.executor, self._load)
+        self._broker.serve.transactions_begin(self.ledger.progress, self.begin_offset)
 
     def _load(self) -> None:
         serve, store = self._broker.serve, self._broker.store
@@ -122,6 +126,7 @@ class TransactionService:
 
     async def stop(self) -> None:
         """Write what is known into the log and the table of offsets. Nobody is served any more."""
+        self.take_native_ends()
         if not self.ops.write():
             return
         loop = asyncio.get_running_loop()
@@ -133,8 +138,10 @@ class TransactionService:
 
     def settle(self) -> None:
         """Write op messages; move the progress on and publish it as far as the log is flushed for it."""
+        self.take_native_ends()
         self.ops.write()
         self.ledger.advance()
+        self._broker.serve.transactions_forget(self.ledger.progress)
         self.publish()
 
     def publish(self) -> None:
@@ -179,16 +186,49 @@ class TransactionService:
     async def is_pending(self, message: ReceivedMessage, half: Half) -> bool:
         """Whether the transaction has not ended; looks for its committed message if an earlier run may have put it.
 
+        Then it is the caller's until let_go(): the reactors leave it alone.
+
         Raises:
             StoreError: that cannot be told.
         """
+        self.take_native_ends()
         if self.ledger.head(half.offset, half.origin) is None:
             return False
         if half.physical_offset < self.begin_offset and await self.was_committed(message, half):
             if self.ledger.head(half.offset, half.origin) is not None:
                 self.ended(half, End.COMMITTED)
             return False
-        return self.ledger.head(half.offset, half.origin) is not None
+        return await self._claim(half)
+
+    async def _claim(self, half: Half) -> bool:
+        """Keep the reactors from ending it meanwhile; False when it has ended, perhaps just now.
+
+        What was put again is never theirs, nor is the half it was put again for, which was claimed for that.
+        """
+        serve = self._broker.serve
+        for _ in range(CLAIM_TRIES):
+            head = self.ledger.head(half.offset, half.origin)
+            if head is None or not self._may_be_theirs(half) or serve.transaction_claim(half.offset):
+                return head is not None
+            await asyncio.sleep(CLAIM_POLL_S)  # a reactor is about to say how it ended
+            self.take_native_ends()
+        raise StoreError(f"the half message at {half.offset} is neither ended nor free", status="PYMQ_ETIMEDOUT")
+
+    def let_go(self, half: Half) -> None:
+        """The caller is done with what is_pending() gave it; if nothing came of it, it may be ended by anybody."""
+        if self._may_be_theirs(half):
+            self._broker.serve.transaction_release(half.offset)
+
+    def _may_be_theirs(self, half: Half) -> bool:
+        """Whether reactors may end it: it is pending and was never put again."""
+        return half.origin == half.offset and self.ledger.head(half.offset, half.origin) == half.offset
+
+    def take_native_ends(self) -> None:
+        """Note what the reactors have committed (it is in the log) and rolled back."""
+        for offset, flag in self._broker.serve.transactions_ended():
+            committed = flag == COMMIT_FLAG
+            self.ops.add(self.ledger.end(offset, End.COMMITTED if committed else End.ROLLED_BACK, offset))
+            self.counts["committed" if committed else "rolled_back"] += 1
 
     async def was_committed(self, message: ReceivedMessage, half: Half) -> bool:
         """Whether the log has the committed message of this transaction.
