@@ -41,6 +41,7 @@ LOAD_COUNT = 256
 VISIBLE_POLL_S = 0.002
 VISIBLE_WAIT_S = 3.0  # a half that is answered but not yet readable (transient pool) becomes so within this time
 FLUSH_POLL_S = 0.01
+NATIVE_ENDS_S = 0.1
 CLAIM_TRIES, CLAIM_POLL_S = 500, 0.002  # between a reactor's claim and its word lies one turn of it
 
 log = logging.getLogger("pymq.broker")
@@ -57,6 +58,7 @@ class TransactionService:
         self.checks = CheckRounds(broker, self)
         self.counts: Counter[str] = Counter()
         self.begin_offset = 0  # of the log at this start: half messages below it are an earlier run's
+        self._natives_busy = False  # whether reactors have ended any lately
         self._candidate: tuple[int, int, int] | None = None  # half and op progress, and what must be flushed for them
 
     # ---- start and stop ------------------------------------------------------------------------------------------
@@ -111,8 +113,8 @@ class TransactionService:
         whole = True
         while True:
             config = self._broker.config
-            until_s = max(0.0, next_round_s - clock.monotonic_s())
-            await asyncio.sleep(min(config.transaction_op_batch_interval / 1000, until_s))
+            until_s = min(config.transaction_op_batch_interval / 1000, max(0.0, next_round_s - clock.monotonic_s()))
+            await self._wait(until_s)
             try:
                 self.settle()
                 if clock.monotonic_s() >= next_round_s:
@@ -123,6 +125,14 @@ class TransactionService:
             except (StoreError, OSError) as error:
                 next_round_s = clock.monotonic_s() + config.transaction_check_interval / 1000
                 log.error("transaction check failed, tried again later error=%s", error)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait; while reactors end transactions, note them now and then: a heap of them would hold up the loop."""
+        clock = self._broker.clock
+        end_s = clock.monotonic_s() + seconds
+        while (left_s := end_s - clock.monotonic_s()) > 0:
+            await asyncio.sleep(min(left_s, NATIVE_ENDS_S) if self._natives_busy else left_s)
+            self._natives_busy = self.take_native_ends() > 0
 
     async def stop(self) -> None:
         """Write what is known into the log and the table of offsets. Nobody is served any more."""
@@ -223,12 +233,14 @@ class TransactionService:
         """Whether reactors may end it: it is pending and was never put again."""
         return half.origin == half.offset and self.ledger.head(half.offset, half.origin) == half.offset
 
-    def take_native_ends(self) -> None:
-        """Note what the reactors have committed (it is in the log) and rolled back."""
-        for offset, flag in self._broker.serve.transactions_ended():
+    def take_native_ends(self) -> int:
+        """Note what the reactors have committed (it is in the log) and rolled back; how many."""
+        ends = self._broker.serve.transactions_ended()
+        for offset, flag in ends:
             committed = flag == COMMIT_FLAG
             self.ops.add(self.ledger.end(offset, End.COMMITTED if committed else End.ROLLED_BACK, offset))
             self.counts["committed" if committed else "rolled_back"] += 1
+        return len(ends)
 
     async def was_committed(self, message: ReceivedMessage, half: Half) -> bool:
         """Whether the log has the committed message of this transaction.
