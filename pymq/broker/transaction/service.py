@@ -128,11 +128,13 @@ class TransactionService:
 
     async def _wait(self, seconds: float) -> None:
         """Wait; while reactors end transactions, note them now and then: a heap of them would hold up the loop."""
-        clock = self._broker.clock
-        end_s = clock.monotonic_s() + seconds
-        while (left_s := end_s - clock.monotonic_s()) > 0:
-            await asyncio.sleep(min(left_s, NATIVE_ENDS_S) if self._natives_busy else left_s)
+        while True:
+            step_s = min(seconds, NATIVE_ENDS_S) if self._natives_busy else seconds
+            await asyncio.sleep(step_s)
             self._natives_busy = self.take_native_ends() > 0
+            seconds -= step_s
+            if seconds <= 0:
+                return
 
     async def stop(self) -> None:
         """Write what is known into the log and the table of offsets. Nobody is served any more."""
