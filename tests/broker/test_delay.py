@@ -150,11 +150,12 @@ def test_what_waits_is_delivered_after_a_restart_once(tmp_path):
         delay(wire, "Kept", 2, b"before")
         arrived(broker, "Kept")
         delay(wire, "Kept", 3, b"meanwhile")
+        until(lambda: b"3:" in wire.call(RequestCode.GET_ALL_DELAY_OFFSET).body)
         answer = wire.call(RequestCode.GET_ALL_DELAY_OFFSET)
         assert answer.code == ResponseCode.SUCCESS
-        assert answer.body.endswith(b'"offsetTable":{2:1}}')
+        assert answer.body.endswith(b'"offsetTable":{2:1,3:0}}')
     text = (tmp_path / "config" / "delayOffset.json").read_text()
-    assert re.search(r'"offsetTable":\{\s*2:1\s*\}', text), text
+    assert re.search(r'"offsetTable":\{\s*2:1,\s*3:0\s*\}', text), text
     assert '"dataVersion"' in text
     with running(tmp_path) as (broker, wire):
         messages = arrived(broker, "Kept", 2)

@@ -107,6 +107,7 @@ class LevelDelivery:
         if due.status == OK:
             self._refused = 0
             self._next_due_ms = None if due.next_due_ms < 0 else due.next_due_ms
+            progress.is_used |= self._next_due_ms is not None
             found = self._next_due_ms is not None or progress.offset >= self.stored_end
             self._missed = 0 if found else self._missed + 1
             return

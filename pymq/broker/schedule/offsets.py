@@ -69,7 +69,9 @@ class DelayOffsets:
                     "delay offset corrected level=%d from=%d to=%d because=its queue holds %d to %d",
                     level, offset, corrected, low, high,
                 )  # fmt: skip
-            self.levels[level] = LevelProgress(corrected, (at for at in aside if low <= at < corrected))
+            self.levels[level] = LevelProgress(
+                corrected, (at for at in aside if low <= at < corrected), is_used=level in offsets
+            )
         self._saved = self._tables()
 
     def _ranges(self) -> dict[int, tuple[int, int]]:
@@ -111,7 +113,7 @@ class DelayOffsets:
 
     def _tables(self) -> dict[str, Any]:
         tables: dict[str, Any] = {
-            OFFSETS: {f"{BARE_KEY}{level}": at.vouched for level, at in self.levels.items() if at.vouched}
+            OFFSETS: {f"{BARE_KEY}{level}": at.vouched for level, at in self.levels.items() if at.is_used}
         }
         failed = {f"{BARE_KEY}{level}": at.failed_offsets() for level, at in self.levels.items() if at.failed_offsets()}
         return tables | ({FAILED: failed} if failed else {})
@@ -120,7 +122,7 @@ class DelayOffsets:
 
     def encode(self) -> bytes:
         """What GET_ALL_DELAY_OFFSET answers: how far it has come now."""
-        table = {level: progress.offset for level, progress in self.levels.items() if progress.offset}
+        table = {level: progress.offset for level, progress in self.levels.items() if progress.is_used}
         return json_dialect.dumps({"dataVersion": self.version.to_json(), OFFSETS: table}, standard=False)
 
     def table(self) -> dict[str, str]:

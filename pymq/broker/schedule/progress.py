@@ -34,10 +34,15 @@ class FailedMessage:
 
 
 class LevelProgress:
-    """Progress of one level."""
+    """Progress of one level.
 
-    def __init__(self, offset: int = 0, failed: Iterable[int] = ()) -> None:
+    Attributes:
+        is_used: whether the level ever had a message; RocketMQ writes down only such.
+    """
+
+    def __init__(self, offset: int = 0, failed: Iterable[int] = (), *, is_used: bool = False) -> None:
         """Go on at *offset*; *failed* were set aside before."""
+        self.is_used = is_used
         self.offset = offset
         self.vouched = offset
         self.aside = {at: FailedMessage(at, again_ms=0) for at in sorted(failed)}
@@ -52,6 +57,7 @@ class LevelProgress:
 
     def advance(self, offset: int, end_offset: int = 0) -> None:
         """Everything below *offset* was delivered or set aside; the last of it ends at *end_offset* in the log."""
+        self.is_used = True
         self.offset = offset
         self._end_offset = max(self._end_offset, end_offset)
         entry = (self._end_offset, offset)
