@@ -225,6 +225,26 @@ def test_a_delayed_half_waits_for_its_time_from_its_commit_on(driven, producer):
     assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == ("T", "1")
 
 
+@pytest.mark.parametrize("later_s", [0, 7200])
+def test_a_timed_half_is_committed_once_over_a_kill(driven, producer, later_s):
+    """Also when its time has passed meanwhile, and a commit now would go elsewhere than the one before."""
+    half = producer.half(b"timed", queue_id=1, properties="TIMER_DELAY_SEC\x013600\x02")
+    deliver_ms = driven.clock.now_ms() + 3600_000
+    half_at = producer.half(b"at", queue_id=1, properties=f"TIMER_DELIVER_MS\x01{deliver_ms}\x02")
+    producer.end_oneway(half)
+    producer.end_oneway(half_at)
+    assert [one.body for one in driven.messages(names.TIMER_TOPIC)] == [b"timed", b"at"]
+    driven.restart(kill=True)
+    driven.clock.advance(later_s)
+    with Producer(driven) as again:
+        assert again.end(half).code == ResponseCode.SUCCESS
+        assert again.end(half_at).code == ResponseCode.SUCCESS
+        driven.round()
+    assert len([one for one in driven.messages(names.TIMER_TOPIC) if "TIMER_ROLL_TIMES" not in one.properties]) == 2
+    assert len(driven.messages("T", 1)) <= 2
+    assert len(driven.halves()) == 2
+
+
 @pytest.mark.parametrize("interval_ms", [1, 300])
 def test_a_half_in_the_transient_pool_can_be_ended_at_once(tmp_path, interval_ms):
     """apache/rocketmq#2098: its answer comes before it can be read; the end waits for that."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pymq._core._serve import PutResult, Reput
 from pymq._core._store import ReceivedMessage, Store
 from pymq.broker import names
-from pymq.broker.redirect import Redirected, by_time
+from pymq.broker.redirect import TIMER_ASKED, Redirected, by_time
+from pymq.broker.schedule.levels import DELAY
 from pymq.broker.transaction.half import (
     CHECK_TIMES,
     COMMIT_FLAG,
@@ -19,6 +20,7 @@ from pymq.broker.transaction.half import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     Half,
+    number,
     read_half,
 )
 from pymq.errors import NotFoundError, StoreError
@@ -73,6 +75,18 @@ def target_of(broker: Broker, message: ReceivedMessage, half: Half) -> Redirecte
         properties.pop(name, None)
     plain = Redirected(half.topic, half.queue_id, properties, sys_flag)
     return by_time(broker, plain, broker.clock.now_ms())
+
+
+def targets_of(broker: Broker, message: ReceivedMessage, half: Half) -> set[tuple[str, int]]:
+    """Topic and queue of every place an earlier commit of *half* may have put it, whatever its time was then."""
+    targets = {(half.topic, half.queue_id)}
+    properties = message.properties
+    if not properties.keys().isdisjoint(TIMER_ASKED):
+        targets.add((names.TIMER_TOPIC, 0))
+    level = number(properties.get(DELAY), 0)
+    if level > 0:
+        targets.add((names.SCHEDULE_TOPIC, broker.delay_levels.queue_of(level)))
+    return targets
 
 
 def commit(broker: Broker, message: ReceivedMessage, half: Half) -> PutResult:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from pymq._core._serve import PutResult
 from pymq._core._store import ReceivedMessage
 from pymq.broker import names
-from pymq.broker.processors.send_checks import SendRefused
 from pymq.broker.transaction import records
 from pymq.broker.transaction.checks import CheckRounds
 from pymq.broker.transaction.half import COMMIT_FLAG, HALF_QUEUE, Half, read_half
@@ -250,12 +249,7 @@ class TransactionService:
         Raises:
             StoreError: that cannot be told.
         """
-        targets = {(half.topic, half.queue_id)}
-        try:
-            target = records.target_of(self._broker, message, half)
-            targets.add((target.topic, target.queue_id))
-        except SendRefused:
-            pass
+        targets = records.targets_of(self._broker, message, half)
         indexed = self._broker.config.store.message_index_enable
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
