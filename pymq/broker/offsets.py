@@ -38,6 +38,8 @@ class OffsetManager:
         self._saved: Table = {}
         self._saved_beside: tuple[Table, dict[tuple[str, str], int]] = ({}, {})
         self._writing: Table = {}
+        self._loaded: Table = {}
+        self._own: Table = {}
         self._writing_beside = self._saved_beside
         self._others: dict[str, Any] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
@@ -74,6 +76,7 @@ class OffsetManager:
                         end,
                     )
                 self._broker.serve.offset_commit(group, topic, queue_id, min(offset, end))
+                self._loaded.setdefault((topic, group), {})[queue_id] = min(offset, end)
         self._load_beside(document, ends)
         self._saved = self.table()
         self._saved_beside = self._beside()
@@ -104,7 +107,21 @@ class OffsetManager:
         table: Table = {}
         for group, topic, queue_id, offset in self._broker.serve.offsets():
             table.setdefault((topic, group), {})[queue_id] = offset
+        for pair, queues in self._own.items():
+            table[pair] = {queue_id: offset for queue_id, offset in queues.items() if offset}
+            if not table[pair]:
+                del table[pair]
         return table
+
+    def loaded(self, group: str, topic: str, queue_id: int) -> int:
+        """What the file said at the start, within the queue; 0 where it said nothing."""
+        return self._loaded.get((topic, group), {}).get(queue_id, 0)
+
+    def keep_own(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The broker's own progress, shown as an offset: what others commit for it is put right, and never saved."""
+        self._own.setdefault((topic, group), {})[queue_id] = offset
+        if (self._broker.serve.offset_query(group, topic, queue_id) or 0) != offset:
+            self._broker.serve.offset_commit(group, topic, queue_id, offset)
 
     def saved(self) -> Table:
         """Every offset as of the last save; replaced, never changed."""

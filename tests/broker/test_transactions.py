@@ -584,6 +584,22 @@ def test_tools_see_the_progress(driven, producer):
     assert found == {names.HALF_TOPIC: (1, 2), names.OP_HALF_TOPIC: (1, 1)}
 
 
+@pytest.mark.parametrize("kill", [False, True])
+def test_no_client_can_end_transactions_by_committing_an_offset(driven, kill):
+    """One UPDATE_CONSUMER_OFFSET for CID_RMQ_SYS_TRANS made all pending half messages vanish at the next start."""
+    with Producer(driven) as producer:
+        half = producer.half(b"kept")
+        for topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC):
+            fields = {"consumerGroup": "CID_RMQ_SYS_TRANS", "topic": topic, "queueId": "0", "commitOffset": "1000000"}
+            producer.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        driven.call(driven.broker.offsets.save())
+    driven.restart(kill=kill)
+    assert driven.progress() == (0, 0)
+    with Producer(driven) as producer:
+        assert producer.end(half).code == ResponseCode.SUCCESS
+        assert committed(driven) == [b"kept"]
+
+
 @pytest.mark.parametrize("plane", ["native", "python"])
 def test_checks_come_by_themselves(tmp_path, plane):
     """The background task, on the machine's clock and on both planes."""

@@ -26,6 +26,12 @@ from pymq.remoting.server import RemotingServer, Request
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
+WORDS = {
+    End.COMMITTED: "committed",
+    End.ROLLED_BACK: "rolled back",
+    End.GIVEN_UP: "given up",
+    End.ENDED: "rolled back or given up",
+}
 NOT_FOUND = "Find prepared transaction message failed"
 UNDECIDED = 0
 
@@ -109,12 +115,12 @@ class EndTransactionProcessor:
         """
         how = self._service.ledger.how_ended(half.offset)
         if how not in (End.COMMITTED, End.ROLLED_BACK, End.GIVEN_UP):
-            how = End.COMMITTED if await self._service.was_committed(message, half) else End.ROLLED_BACK
+            how = End.COMMITTED if await self._service.was_committed(message, half) else End.ENDED
         self._service.counts["repeated"] += 1
         if (how is End.COMMITTED) == (header.commit_or_rollback == COMMIT_FLAG):
             return self._answer(request, int(self._broker.store.watermarks()["written"]))
         log.warning("transaction ended otherwise before key=%s how=%s", half.key, how.name)
-        remark = f"the transaction has ended before: {how.name.lower().replace('_', ' ')}"
+        remark = f"the transaction is not pending any more: {WORDS[how]}"
         return request.command.reply(ResponseCode.SYSTEM_ERROR, remark)
 
     def _answer(self, request: Request, end_offset: int) -> Command | None:

@@ -69,14 +69,13 @@ class TransactionService:
         self._broker.serve.transactions_begin(self.ledger.progress, self.begin_offset)
 
     def _load(self) -> None:
-        serve, store = self._broker.serve, self._broker.store
-        self.begin_offset = int(store.watermarks()["written"])
+        offsets = self._broker.offsets
+        self.begin_offset = int(self._broker.store.watermarks()["written"])
         low, _ = self.queue_range(names.HALF_TOPIC)
         op_low, _ = self.queue_range(names.OP_HALF_TOPIC)
-        saved = serve.offset_query(GROUP, names.HALF_TOPIC, HALF_QUEUE)
-        op_saved = serve.offset_query(GROUP, names.OP_HALF_TOPIC, HALF_QUEUE)
-        self.ledger.progress = self.ledger.cursor = max(low, saved or 0)
-        self.ledger.op_progress = max(op_low, op_saved or 0)
+        self.ledger.progress = self.ledger.cursor = max(low, offsets.loaded(GROUP, names.HALF_TOPIC, HALF_QUEUE))
+        self.ledger.op_progress = max(op_low, offsets.loaded(GROUP, names.OP_HALF_TOPIC, HALF_QUEUE))
+        self._show(self.ledger.progress, self.ledger.op_progress)
         halves = filter(None, map(read_half, self._messages(names.HALF_TOPIC, self.ledger.progress)))
         ops = (
             (int(message.queue_offset), read_op(message.body, message.tags))
@@ -164,10 +163,12 @@ class TransactionService:
         if int(marks["flushed"]) < needed:
             return
         self._candidate = None
-        serve = self._broker.serve
-        for topic, offset in ((names.HALF_TOPIC, progress), (names.OP_HALF_TOPIC, op_progress)):
-            if (serve.offset_query(GROUP, topic, HALF_QUEUE) or 0) < offset:
-                serve.offset_commit(GROUP, topic, HALF_QUEUE, offset)
+        self._show(progress, op_progress)
+
+    def _show(self, progress: int, op_progress: int) -> None:
+        """Let tools see the progress, and the file keep it. What anybody else commits for this group counts nothing."""
+        self._broker.offsets.keep_own(GROUP, names.HALF_TOPIC, HALF_QUEUE, progress)
+        self._broker.offsets.keep_own(GROUP, names.OP_HALF_TOPIC, HALF_QUEUE, op_progress)
 
     # ---- ending --------------------------------------------------------------------------------------------------
 
