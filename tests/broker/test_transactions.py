@@ -575,6 +575,7 @@ def test_tools_see_the_progress(driven, producer):
     producer.end(producer.half())
     producer.half()
     assert driven.progress() == (1, 1)
+    driven.settled()
     answer = producer.call(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CID_RMQ_SYS_TRANS"})
     table = loads(answer.body)["offsetTable"]
     found = {

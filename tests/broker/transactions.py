@@ -179,7 +179,15 @@ class Producer(Wire):
 
     def answer(self, check: Command, how: str = COMMIT, **more: str) -> Command:
         """Answer a check, waiting for the broker's word."""
-        fields = {
+        return self.call(RequestCode.END_TRANSACTION, self.answer_fields(check, how, **more))
+
+    def answer_oneway(self, check: Command, how: str = COMMIT) -> None:
+        """Answer a check as Java's producers do."""
+        self.oneway(Command(RequestCode.END_TRANSACTION, self.answer_fields(check, how)))
+
+    def answer_fields(self, check: Command, how: str, **more: str) -> dict[str, str]:
+        """The fields of END_TRANSACTION that answer a check."""
+        return {
             "producerGroup": self.group,
             "tranStateTableOffset": check.fields["tranStateTableOffset"],
             "commitLogOffset": check.fields["commitLogOffset"],
@@ -189,7 +197,6 @@ class Producer(Wire):
             "transactionId": check.fields["transactionId"],
             **more,
         }
-        return self.call(RequestCode.END_TRANSACTION, fields)
 
 
 def offset_of(message_id: str) -> PhysicalOffset:

@@ -36,6 +36,10 @@ class Wire:
         """End the connection."""
         self._socket.close()
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long to wait for a frame."""
+        self._socket.settimeout(timeout_s)
+
     def post(self, command: Command) -> int:
         """Send without waiting; its number."""
         self._opaque += 1

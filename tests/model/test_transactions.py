@@ -100,7 +100,7 @@ class Transactions(RuleBasedStateMachine):
         transaction = self.any(number)
         if transaction.checks and copy:
             check = transaction.checks[copy % len(transaction.checks)]
-            answer = self.producer.call(RequestCode.END_TRANSACTION, self.producer.end_fields_of_check(check, how))
+            answer = self.producer.call(RequestCode.END_TRANSACTION, self.producer.answer_fields(check, how))
         else:
             answer = self.producer.end(transaction.answer, how, fromTransactionCheck="true")
         assert answer.code == self.reference.end(transaction, how), (transaction, answer)
@@ -238,7 +238,7 @@ class Story:
             self.checks[body] += 1
             how = self.wanted[body]
             if how != UNKNOWN and self.chance.random() >= 0.2:
-                producer.post_end(producer.end_fields_of_check(check, how), oneway=True)
+                producer.post_end(producer.answer_fields(check, how), oneway=True)
         producer.call(RequestCode.GET_BROKER_CONFIG)
 
     def rounds(self, producer: BusyProducer, count: int) -> None:

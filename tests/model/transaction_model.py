@@ -78,9 +78,3 @@ class BusyProducer(Producer):
         if oneway:
             command.flag |= FLAG_ONEWAY
         self.post(command)
-
-    def end_fields_of_check(self, check: Command, how: str) -> dict[str, str]:
-        """The fields that answer a check."""
-        names = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId")
-        fields = {name: check.fields[name] for name in names}
-        return fields | {"producerGroup": self.group, "commitOrRollback": how, "fromTransactionCheck": "true"}
