@@ -4,6 +4,7 @@
 #include "parked.h"
 
 #define PERMISSION_WRITE 2
+#define PROBE_AHEAD (64 * 1024)
 
 int pymq_again_check(const struct pymq_serve_reactor *state) {
     const struct pymq_serve *serve = state->serve;
@@ -15,11 +16,20 @@ int pymq_again_check(const struct pymq_serve_reactor *state) {
     return PYMQ_SERVED;
 }
 
-/* Nobody waits for the disk inside a turn. */
+/* Nobody waits for the disk inside a turn. What is asked for next mostly lies behind: one question for both. */
 static bool is_resident(struct pymq_serve_reactor *state, const struct pymq_watermarks *marks, int64_t offset,
                         int64_t size) {
-    return offset >= marks->written - state->serve->config.hot_bytes ||
-           pymq_store_is_resident(state->serve->store, offset, size);
+    struct pymq_store *store = state->serve->store;
+    if (offset >= marks->written - state->serve->config.hot_bytes ||
+        (offset >= state->resident_from && offset + size <= state->resident_to))
+        return true;
+    int64_t ahead = pymq_min64(PROBE_AHEAD, marks->visible - offset);
+    if (ahead >= size && pymq_store_is_resident(store, offset, ahead)) {
+        state->resident_from = offset;
+        state->resident_to = offset + ahead;
+        return true;
+    }
+    return pymq_store_is_resident(store, offset, size);
 }
 
 int pymq_again_read(struct pymq_serve_reactor *state, int64_t offset, struct pymq_span *span,

@@ -44,6 +44,7 @@ struct pymq_serve_reactor {
     struct pymq_parked *parked;
     struct pymq_order *order;
     struct pymq_pull_reactor *pull;
+    int64_t resident_from, resident_to; /* a part of the log that was found to be in memory in this turn */
     struct pymq_serve_counters counters;
 } __attribute__((aligned(128)));
 

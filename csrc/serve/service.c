@@ -117,6 +117,7 @@ static void on_written(void *context, struct pymq_reactor *reactor) {
 static void on_settle(void *context, struct pymq_reactor *reactor) {
     struct pymq_serve_reactor *state = pymq_serve_reactor(context, reactor);
     pymq_collect_settle(state);
+    state->resident_from = state->resident_to = 0; /* in the next turn it may be otherwise */
     pymq_pull_settle(state);
 }
 
