@@ -19,6 +19,7 @@ static void start_with(const char *name, struct pymq_store_config *store) {
     struct pymq_serve_config config = serve_config();
     CHECK_EQ(pymq_delay_levels_parse("1s 5s 10s 20s 30s", &store->delay_levels), PYMQ_OK);
     config.delay_level_max = store->delay_levels.count;
+    config.hot_bytes = 0; /* always ask whether a record is in memory */
     serve_start(name, store, &config);
     publish("TopicA", 4);
     publish(SCHEDULE, 18);
