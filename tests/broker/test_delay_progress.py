@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pymq._core._serve import Due
-from pymq.broker.schedule.delivery import CHECK_MS_MAX, DISPATCH_MS_MAX, OK, LevelDelivery
+from pymq.broker.schedule.delivery import CLOCK_STEP_MS, DISPATCH_MS_MAX, OK, REFUSED_MS_MAX, LevelDelivery
 from pymq.broker.schedule.lateness import Lateness
 from pymq.broker.schedule.progress import ASIDE_MAX, PENDING_MAX, RETRY_MS_MAX, RETRY_MS_MIN, LevelProgress
 
@@ -80,7 +80,7 @@ def test_a_message_that_fails_is_tried_again_at_growing_distances(caplog):
         for _ in range(9):
             failed = delivery.progress.aside[0]
             waits.append(failed.again_ms - now_ms)
-            assert delivery.wait_ms(now_ms) == min(waits[-1], CHECK_MS_MAX)
+            assert delivery.wait_ms(now_ms) == waits[-1]
             now_ms = failed.again_ms
             look = took(delivery, now_ms, status="PYMQ_ECORRUPT")
             assert (look.offset, look.again) == (0, True)
@@ -104,16 +104,15 @@ def test_one_that_retention_removed_is_given_up_loudly(caplog):
 
 @pytest.mark.parametrize("status", ["PYMQ_EREADONLY", "PYMQ_ENOSPC", "PYMQ_EPOOL", "PYMQ_EFAILED", "PYMQ_ECLOSED"])
 def test_a_store_that_refuses_everything_moves_nothing_and_sets_nothing_aside(status):
-    """Waiting longer each time, from one second to a minute."""
+    """Waiting longer each time, from one second to ten."""
     delivery = level()
     waits = []
-    for _ in range(8):
+    for _ in range(6):
         took(delivery, status=status, next_due_ms=NOW)
         waits.append(delivery.wait_ms(NOW))
         assert delivery.progress.offset == 0
         assert not delivery.progress.aside
-    assert waits == [CHECK_MS_MAX] * 8
-    assert delivery._next_due_ms == NOW + RETRY_MS_MAX
+    assert waits == [1_000, 2_000, 4_000, 8_000, REFUSED_MS_MAX, REFUSED_MS_MAX]
     took(delivery, next_offset=1, delivered=1, next_due_ms=NOW + 5)
     assert delivery.wait_ms(NOW) == 5
 
@@ -129,9 +128,9 @@ def test_too_many_set_aside_stop_their_level():
 
 
 def test_waiting_is_for_the_next_message_and_without_one_for_ever():
-    """Due in a while, due in an hour (the clock is looked at every second), due before now, nothing at all."""
+    """Due in a while, as late as the level has it, due before now, nothing at all."""
     delivery = level()
-    for due_ms, wait_ms in ((NOW + 7, 7), (NOW + 3_600_000, CHECK_MS_MAX), (NOW - 5, 0)):
+    for due_ms, wait_ms in ((NOW + 7, 7), (NOW + 1_000, 1_000), (NOW - 5, 0)):
         took(delivery, next_due_ms=due_ms)
         assert delivery.wait_ms(NOW) == wait_ms
         assert not delivery.is_idle
@@ -140,16 +139,27 @@ def test_waiting_is_for_the_next_message_and_without_one_for_ever():
     assert delivery.is_idle
 
 
+def test_a_clock_that_was_set_back_far_does_not_hold_up_the_level():
+    """By a little, messages wait for it to catch up; by more than that, the next look takes their time for now."""
+    delivery = level()
+    took(delivery, next_due_ms=NOW + 1_000)
+    assert delivery.wait_ms(NOW - CLOCK_STEP_MS) == CLOCK_STEP_MS + 1_000
+    assert delivery.wait_ms(NOW - CLOCK_STEP_MS - 1) == 0
+    assert delivery.look(NOW).correct_max_ms == CLOCK_STEP_MS + 1_000
+
+
 def test_a_message_that_is_stored_and_not_in_its_queue_yet_is_looked_for():
     """More and more seldom, but for ever: dispatch may wait for a slow flush."""
     delivery = level()
     took(delivery)
     delivery.stored(1)
     assert not delivery.is_idle
+    assert delivery.wait_ms(NOW) == 0
     waits = []
     for _ in range(8):
         took(delivery)
         waits.append(delivery.wait_ms(NOW))
+        assert delivery.wait_ms(NOW + waits[-1]) == 0, "the moment of the next look moves on as time does"
     assert waits == sorted(waits)
     assert 0 < waits[0] < waits[-1] == DISPATCH_MS_MAX
     took(delivery, next_offset=1, delivered=1)

@@ -158,6 +158,17 @@ def test_what_came_back_too_often_goes_to_the_dead_letters(shared, group, times,
     assert message.properties["ORIGIN_MESSAGE_ID"] == first.message_id
 
 
+@pytest.mark.parametrize(("times", "asked", "topic"), [(2**31 - 1, 0, "%DLQ%"), (-3, 0, "%RETRY%"), (-9, 0, "%RETRY%")])
+def test_a_count_that_no_consumer_makes_is_survived(shared, group, times, asked, topic):
+    """Symptom: a message sent with a negative count waited in a queue below 0, one with the largest was never taken."""
+    broker, wire = shared
+    create_topic(wire, "Counts")
+    sent_back(wire, group, send(broker, wire, "Counts", b"odd", j=str(times)), asked)
+    (message,) = arrived(broker, topic + group)
+    assert message.body == b"odd"
+    assert message.reconsume_times == max(min(times, 2**31 - 2) + 1, 0)
+
+
 def test_the_groups_own_maximum_and_queues_count(shared, group):
     """RETRY-4, 9: retryMaxTimes and retryQueueNums of the group."""
     broker, wire = shared

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 V3_4_9 = 121  # MQVersion: from here on a request's own maximum of deliveries counts
 FIRST_LEVEL = 3  # of the first time a message comes back; one more each time
 DLQ_QUEUES = 1
+INT32_MAX = 2**31 - 1
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT, DELAY = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT", "DELAY"
 LATE = "stored, but not on stable storage in time: it may come back although this was not acknowledged"
 
@@ -42,17 +43,11 @@ log = logging.getLogger("pymq.broker")
 
 
 class SendBackProcessor:
-    """Takes messages back.
-
-    Attributes:
-        retried, dead: how many went to retry topics and to dead letters.
-    """
+    """Takes messages back."""
 
     def __init__(self, broker: Broker) -> None:
         """Serve *broker*'s consumers."""
         self._broker = broker
-        self.retried = 0
-        self.dead = 0
 
     def register(self, server: RemotingServer) -> None:
         """Take this code."""
@@ -87,8 +82,11 @@ class SendBackProcessor:
             # Differs: not beyond the queues the topic has, which Apache does after retryQueueNums was raised.
             queue_id = random.randrange(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))
             level = header.delay_level or FIRST_LEVEL + message.reconsume_times
-            name, queue_id, waiting = broker.delay_levels.waiting(level, topic.topic_name, queue_id)
-            reput = again(message, name, queue_id, waiting)
+            if level > 0:
+                name, queue_id, properties = broker.delay_levels.waiting(level, topic.topic_name, queue_id)
+            else:  # its producer said that it came back less than never
+                name, properties = topic.topic_name, {DELAY: str(level)}
+            reput = again(message, name, queue_id, properties)
         result = await self._put(reput)
         self._note(header, message, reput, result)
         answer = request.command.reply()
@@ -151,10 +149,9 @@ class SendBackProcessor:
     ) -> None:
         """Let the message be delivered, or say that it will not be."""
         if reput.topic == names.SCHEDULE_TOPIC:
-            self.retried += 1
             self._broker.schedule.stored(reput.queue_id, result)
+        if not reput.topic.startswith(names.DLQ_PREFIX):
             return
-        self.dead += 1
         log.info(
             "dead letter topic=%s offset=%d group=%s original_topic=%s key=%s reconsume_times=%d level=%d",
             reput.topic, result.queue_offset, header.group, header.origin_topic, message.unique_key,
@@ -177,7 +174,7 @@ def again(message: ReceivedMessage, topic: str, queue_id: int, properties: Mappi
         queue_id=queue_id,
         remove="".join(f"{name}{PROPERTY}" for name in timers).encode(),
         set="".join(f"{name}{NAME_VALUE}{value}{PROPERTY}" for name, value in added.items()).encode(),
-        reconsume_times=message.reconsume_times + 1,
+        reconsume_times=min(max(message.reconsume_times + 1, 0), INT32_MAX),
     )
 
 

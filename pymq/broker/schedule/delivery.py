@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.broker import names
 from pymq.broker.schedule.lateness import Lateness
-from pymq.broker.schedule.progress import RETRY_MS_MAX, RETRY_MS_MIN, LevelProgress
+from pymq.broker.schedule.progress import RETRY_MS_MIN, LevelProgress
 
 if TYPE_CHECKING:
     from pymq._core._serve import Due
@@ -32,7 +32,7 @@ OF_THE_MESSAGE = frozenset(
     }
 )
 LOOK_COUNT = 512  # messages of one look: the append lock is held for them
-CHECK_MS_MAX = 1_000  # the wall clock may be set forward while we wait for a moment of it
+REFUSED_MS_MAX = 10_000  # DELAY-11: a store that refuses is asked again at least so often
 DISPATCH_MS_MIN, DISPATCH_MS_MAX = 2, 50  # a message that was stored and is not in its queue yet is looked for so often
 # A delivery time later than a level can have given is taken for now (DELAY-9), but not when it is only a little later:
 # store times never decrease, so after the clock was set back by less than this, messages wait for it to catch up.
@@ -73,6 +73,7 @@ class LevelDelivery:
         self._next_due_ms: int | None = 0  # None: nothing waits; 0: not looked yet
         self._refused = 0  # by the store, in a row
         self._missed = 0  # looks in a row that did not find what was stored
+        self._search_ms = 0  # when to look for it again
 
     # ---- looking -------------------------------------------------------------------------------------------------
 
@@ -110,6 +111,7 @@ class LevelDelivery:
             progress.is_used |= self._next_due_ms is not None
             found = self._next_due_ms is not None or progress.offset >= self.stored_end
             self._missed = 0 if found else self._missed + 1
+            self._search_ms = now_ms + min(DISPATCH_MS_MIN << min(self._missed, 16), DISPATCH_MS_MAX)
             return
         self.failures += 1
         if due.status in OF_THE_MESSAGE and not progress.is_full:
@@ -119,7 +121,7 @@ class LevelDelivery:
             return
         self._refused += 1
         self._complain("waiting", due.next_offset, due.status, self._refused)
-        self._next_due_ms = now_ms + min(RETRY_MS_MIN << min(self._refused - 1, 16), RETRY_MS_MAX)
+        self._next_due_ms = now_ms + min(RETRY_MS_MIN << min(self._refused - 1, 16), REFUSED_MS_MAX)
 
     def _took_aside(self, offset: int, due: Due, now_ms: int) -> None:
         failed = self.progress.aside[offset]
@@ -149,14 +151,17 @@ class LevelDelivery:
         """How long until the next look; None until somebody says that there is a message."""
         moments = [failed.again_ms for failed in self.progress.aside.values()]
         if self._next_due_ms is not None:
+            if 0 < self._correct_max_ms < self._next_due_ms - now_ms:
+                return 0  # the clock was set back since: the next look takes that time for now
             moments.append(self._next_due_ms)
         elif self.progress.offset < self.stored_end:
-            moments.append(now_ms + min(DISPATCH_MS_MIN << min(self._missed, 16), DISPATCH_MS_MAX))
+            moments.append(self._search_ms)
         if not moments:
             return None
-        return min(max(min(moments) - now_ms, 0), CHECK_MS_MAX)
+        return max(min(moments) - now_ms, 0)
 
     def stored(self, end: int) -> None:
         """A message was stored in this level, one before *end*."""
+        if self.is_idle:
+            self._missed = self._search_ms = 0
         self.stored_end = max(self.stored_end, end)
-        self._missed = 0

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 THREADS = 2  # one slow disk read of an old message must not hold up the other levels
 GLANCE_S_MIN, GLANCE_S_MAX = 0.05, 0.5
 FIRST_SAVE_S = 10.0
-FAILED_MS = 10_000  # DELAY-6: after an error nobody expected
+FAILED_S = 10.0  # DELAY-6: after an error nobody expected
+STEP_S = 1.0
 
 log = logging.getLogger("pymq.broker.schedule")
 
@@ -79,10 +80,11 @@ class ScheduleService:
         for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 log.error("delivery ended error=%s", outcome, exc_info=outcome)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._broker.store.flush)
-        self._executor.shutdown()
-        await self.offsets.save()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._broker.store.flush)
+        finally:  # a store that cannot flush vouches for less, not for nothing
+            self._executor.shutdown()
+            await self.offsets.save()
 
     # ---- delivering ----------------------------------------------------------------------------------------------
 
@@ -101,26 +103,25 @@ class ScheduleService:
         while not self._stopping.is_set():
             wake.clear()
             # Whatever it is that failed, a bug included, must not end the level: its messages would wait for ever.
-            (wait_ms,) = await asyncio.gather(self._look(delivery), return_exceptions=True)
-            if isinstance(wait_ms, BaseException):
-                log.error("delivery failed level=%d again_ms=%d", delivery.level, FAILED_MS, exc_info=wait_ms)
-                wait_ms = FAILED_MS
-            if wait_ms == 0:
-                await asyncio.sleep(0)
+            (failure,) = await asyncio.gather(self._look(delivery), return_exceptions=True)
+            if failure is not None:
+                log.error("delivery failed level=%d again_s=%.0f", delivery.level, FAILED_S, exc_info=failure)
+                await self._stops_within(FAILED_S)
                 continue
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), None if wait_ms is None else wait_ms / 1000)
+            while (wait_ms := delivery.wait_ms(self._broker.clock.now_ms())) != 0 and not wake.is_set():
+                # In steps: the wall clock may be set while we wait for a moment of it.
+                wait_s = None if wait_ms is None else min(wait_ms / 1000, STEP_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), wait_s)
 
-    async def _look(self, delivery: LevelDelivery) -> int | None:
-        """One look; how long to wait for the next."""
+    async def _look(self, delivery: LevelDelivery) -> None:
+        """One look, and what became of it."""
         broker = self._broker
         now_ms = broker.clock.now_ms()
         look = delivery.look(now_ms)
         loop = asyncio.get_running_loop()
         due = await loop.run_in_executor(self._executor, ask, broker.serve, broker.store, look, now_ms)
-        now_ms = broker.clock.now_ms()
-        delivery.took(look, due, now_ms)
-        return delivery.wait_ms(now_ms)
+        delivery.took(look, due, broker.clock.now_ms())
 
     async def _glance(self) -> None:
         """What the reactors store of delayed messages is found here, before it can be due."""
