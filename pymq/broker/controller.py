@@ -30,6 +30,7 @@ from pymq.broker.processors import all_processors
 from pymq.broker.publishing import Publisher
 from pymq.broker.registration import Registration
 from pymq.broker.reputs import Reputs
+from pymq.broker.schedule.guard import DelayGuard
 from pymq.broker.schedule.levels import DelayLevels
 from pymq.broker.schedule.service import ScheduleService
 from pymq.broker.serving import client_config, make_serve, serve_config, server_config
@@ -46,6 +47,7 @@ from pymq.namesrv.server import NameServer
 from pymq.remoting.client import RemotingClient
 from pymq.remoting.server import RemotingServer
 from pymq.store.housekeeping import DiskProbe, disk_ratio
+from pymq.store.retention import AllGuards
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
 OFFSETS_DELAY_S = 10.0  # before offsets are saved the first time
@@ -88,6 +90,7 @@ class Broker:
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
         self.reputs = Reputs(self)
+        self.delay_guard = DelayGuard()
         self.delay_levels = DelayLevels(self.config.store.message_delay_level)
         self.timer: TimerService | None = None  # with timerWheelEnable
         self._disk_probe = disk_probe
@@ -220,7 +223,7 @@ class Broker:
             self.offsets.saved,
             progress=self._progress,
             disk_probe=self._disk_probe,
-            guard=TimerGuard(self),
+            guard=AllGuards(TimerGuard(self), self.delay_guard),
         )
 
     async def _open_timer(self) -> None:

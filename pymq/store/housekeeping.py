@@ -171,7 +171,7 @@ class Housekeeper:
                 needed = self._needed(file)
                 if (file in plan.forced or needed) and not is_short(self.disk_use(), self._config):
                     if needed:
-                        log.info("log file kept store=%s file=%s because=pending timers", self._root, file.name)
+                        log.info("log file kept store=%s file=%s because=pending deliveries", self._root, file.name)
                     break
                 if self._core.remove_oldest() != file.base_offset:
                     # Not flushed or not dispatched yet, which a later pass will find done.
@@ -181,7 +181,7 @@ class Housekeeper:
                 log.info("log file removed store=%s file=%s reason=%r", self._root, file.name, plan.reason)
                 if needed:
                     log.error(
-                        "pending timers lost store=%s file=%s timers=%d because=%r",
+                        "pending deliveries lost store=%s file=%s messages=%d because=%r",
                         self._root, file.name, needed, plan.reason,
                     )  # fmt: skip
             other = self._core.clean_queues() if removed else 0

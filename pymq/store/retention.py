@@ -119,7 +119,7 @@ def expiry_reason(now: datetime, use: DiskUse, config: StoreConfig, *, manual: b
 
 
 class RetentionGuard(Protocol):
-    """Who still needs old messages, whatever their age: the broker's timers. Asked from the housekeeping thread."""
+    """Who still needs old messages, whatever their age: timers, delay levels. Asked from the housekeeping thread."""
 
     def needed_from(self) -> int | None:
         """The lowest physical offset that is needed; None when nothing is."""
@@ -128,6 +128,23 @@ class RetentionGuard(Protocol):
     def count_below(self, offset: int) -> int:
         """How many messages that are needed begin below *offset*."""
         ...
+
+
+class AllGuards:
+    """Several of them as one."""
+
+    def __init__(self, *guards: RetentionGuard) -> None:
+        """What any of *guards* needs is needed."""
+        self._guards = guards
+
+    def needed_from(self) -> int | None:
+        """The lowest physical offset that one of them needs."""
+        needed = (guard.needed_from() for guard in self._guards)
+        return min((offset for offset in needed if offset is not None), default=None)
+
+    def count_below(self, offset: int) -> int:
+        """How many messages they need begin below *offset*."""
+        return sum(guard.count_below(offset) for guard in self._guards)
 
 
 class Lag(NamedTuple):

@@ -101,8 +101,8 @@ def test_a_full_disk_takes_pending_timers_and_says_how_many(broker, wire, disk, 
     disk.ratio = 0.89
     with caplog.at_level(logging.ERROR, "pymq.store"):
         assert broker.message_store.delete_expired().log_files
-    assert "pending timers lost" in caplog.text
-    assert "timers=3" in caplog.text
+    assert "pending deliveries lost" in caplog.text
+    assert "messages=3" in caplog.text
 
 
 def test_a_message_still_in_the_timer_topic_is_waited_for_too(broker, wire):

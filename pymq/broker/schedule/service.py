@@ -63,6 +63,7 @@ class ScheduleService:
         levels = self._broker.delay_levels
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._broker.executor, self.offsets.load, levels.level_max)
+        self._broker.delay_guard.watch(self._broker.store, self.offsets)
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="pymq-delay")
         for level, progress in self.offsets.levels.items():
             delay_ms = levels.delay_ms(level) if level <= levels.level_max else None
