@@ -531,6 +531,31 @@ def test_a_half_that_cannot_be_read_is_left_behind(driven, producer):
     assert driven.progress()[0] == 3
 
 
+def test_a_half_that_cannot_be_asked_about_is_given_up(driven, producer):
+    """As Apache may have left them: nobody to ask, nonsense for a queue, no room for a count. The next is reached."""
+    full = "PGROUP\x01P\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02UNIQ_KEY\x01K\x02A\x01"
+    foreign = {
+        b"nobody": "REAL_TOPIC\x01T\x02REAL_QID\x010\x02",
+        b"nowhere": "PGROUP\x01P\x02REAL_QID\x010\x02",
+        b"nonsense": "PGROUP\x01P\x02REAL_TOPIC\x01T\x02REAL_QID\x01x\x02",
+        b"bytes": "\x01\x02\x02PGROUP",
+        b"full": full + "x" * (32_767 - len(full) - 1) + "\x02",
+    }
+    for body, properties in foreign.items():
+        driven.broker.serve.put(
+            names.HALF_TOPIC, 0, body, properties.encode(), born_host=("127.0.0.1", 1), born_timestamp_ms=1
+        )
+    producer.half(b"good")
+    driven.round()
+    (check,) = producer.checked()
+    assert decode_record(check.body).body == b"good"
+    driven.round()
+    assert {message.body for message in driven.messages(names.CHECK_MAX_TIME_TOPIC)} == set(foreign)
+    producer.answer(producer.checked()[0])
+    assert committed(driven) == [b"good"]
+    assert driven.progress()[0] == len(driven.halves())
+
+
 def test_retention_does_not_stop_the_rounds(driven, producer):
     """Half messages whose files are gone are counted, and the rounds go on behind them."""
     for _ in range(40):

@@ -25,7 +25,7 @@ from pymq._core._store import ReceivedMessage
 from pymq.broker import names
 from pymq.broker.topic_config import PERM_READ_WRITE
 from pymq.broker.transaction import records
-from pymq.broker.transaction.half import HALF_QUEUE, Half, read_half
+from pymq.broker.transaction.half import HALF_QUEUE, NO_QUEUE, Half, read_half
 from pymq.broker.transaction.ledger import End
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError
 
@@ -227,7 +227,7 @@ class CheckRounds:
         """
         if not batch:
             return
-        if self._broker.topics.get(names.CHECK_MAX_TIME_TOPIC) is None:
+        if any(step is Step.GIVE_UP for _, step, _ in batch):
             await self._broker.topics.create_on_send_back(
                 names.CHECK_MAX_TIME_TOPIC, GIVEN_UP_QUEUES, PERM_READ_WRITE, 0
             )
@@ -298,9 +298,9 @@ class CheckRounds:
                 log.error("half message cannot be put again key=%s status=%s", loaded.half.key, result)
                 self._leave(loaded.half)
             else:
-                # Of Apache's: our own leaves room for what a check adds.
-                log.error("half message cannot be put again key=%s status=%s: given up", loaded.half.key, result)
-                self._do([(loaded, Step.GIVE_UP, 0)])
+                # Of Apache's: our own leaves room for what a check adds. The next round gives it up.
+                log.error("half message cannot be put again key=%s status=%s", loaded.half.key, result)
+                self._service.ledger.waiting[loaded.half.offset] = loaded.half._replace(queue_id=NO_QUEUE)
         if refused:
             raise records.refusal(refused, "putting half messages again")
 

@@ -26,6 +26,7 @@ ROLLBACK_FLAG = 3 << 2
 FLAG_MASK = 3 << 2
 
 HALF_QUEUE = 0
+NO_QUEUE = -1
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 QUEUE_ID_MAX = 65_535
 IMMUNITY_MAX_S = 10**9  # keeps milliseconds within what Java's long and our clock hold
@@ -40,7 +41,7 @@ class Half(NamedTuple):
     group: str
     key: str  # the transaction's id
     topic: str  # it was sent to
-    queue_id: int  # -1: none that can be
+    queue_id: int  # NO_QUEUE: none that can be
     born_ms: int
     store_ms: int
     immunity_ms: int  # its own, -1 when it has none
@@ -49,7 +50,7 @@ class Half(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether it says enough to be committed or asked about; a client's is always, see `redirect`."""
-        return bool(self.group and self.topic) and self.queue_id >= 0
+        return bool(self.group and self.topic) and self.queue_id != NO_QUEUE
 
 
 def number(text: str | None, default: int = -1) -> int:
@@ -78,7 +79,7 @@ def read_half(message: ReceivedMessage) -> Half | None:
         group=properties.get(PRODUCER_GROUP, ""),
         key=properties.get(UNIQUE_KEY, ""),
         topic=properties.get(REAL_TOPIC, ""),
-        queue_id=queue_id if 0 <= queue_id <= QUEUE_ID_MAX else -1,
+        queue_id=queue_id if 0 <= queue_id <= QUEUE_ID_MAX else NO_QUEUE,
         born_ms=message.born_timestamp_ms,
         store_ms=message.store_timestamp_ms,
         immunity_ms=-1 if immunity_s < 0 else min(immunity_s, IMMUNITY_MAX_S) * 1000,
