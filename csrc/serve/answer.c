@@ -95,6 +95,8 @@ size_t pymq_answer_recode(const uint8_t *frame, size_t size, int32_t code, uint8
 
 /* ---- refusals --------------------------------------------------------------------------------------------------- */
 
+#define PYMQ_BUSY_WORDS "[REJECTREQUEST]system busy, start flow control for a while"
+
 static void say(struct pymq_refusal *refusal, int32_t code, bool has_fields, const char *remark) {
     refusal->code = code;
     refusal->has_fields = has_fields;
@@ -106,6 +108,9 @@ static void say(struct pymq_refusal *refusal, int32_t code, bool has_fields, con
 void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *serve, int status) {
     char text[PYMQ_REMARK_MAX];
     struct pymq_error failure;
+    struct pymq_store_stats stats;
+    int64_t held_ms;
+    int32_t limit_ms;
     switch (status) {
     case PYMQ_ETOOBIG:
     case PYMQ_EPROPERTIES:
@@ -123,8 +128,20 @@ void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *se
             "messages are put to the slave, message store has been shut down, etc.");
         return;
     case PYMQ_EPOOL:
-    case PYMQ_ETIMEDOUT: /* the request is rejected before it is looked at: no fields */
-        say(refusal, PYMQ_RESPONSE_SYSTEM_BUSY, false, "[REJECTREQUEST]system busy, start flow control for a while");
+        pymq_store_stats(serve->store, &stats);
+        snprintf(text, sizeof text,
+                 PYMQ_BUSY_WORDS ": the transient store pool has %" PRId64 " of %" PRId64
+                                 " buffers free (transientStorePoolSize)",
+                 stats.pool_free, stats.pool_size);
+        say(refusal, PYMQ_RESPONSE_SYSTEM_BUSY, false, text); /* rejected before it is looked at: no fields */
+        return;
+    case PYMQ_ETIMEDOUT:
+        held_ms = pymq_store_lock_held_ms(serve->store, &limit_ms);
+        snprintf(text, sizeof text,
+                 PYMQ_BUSY_WORDS ": the commit log has been locked for %" PRId64
+                                 "ms, limit %" PRId32 "ms (osPageCacheBusyTimeOutMills)",
+                 pymq_max64(held_ms, limit_ms), limit_ms);
+        say(refusal, PYMQ_RESPONSE_SYSTEM_BUSY, false, text);
         return;
     case PYMQ_ENOTFOUND:
         say(refusal, PYMQ_RESPONSE_TOPIC_NOT_EXIST, true, "the topic was deleted while the message was on its way");
@@ -167,6 +184,15 @@ size_t pymq_answer_plain(const struct pymq_asker *asker, int32_t code, struct py
                       remark);
     ssize_t size = pymq_header_end(&writer, 0);
     return size > 0 ? (size_t)size : 0;
+}
+
+void pymq_refusal_parked(struct pymq_refusal *refusal, const struct pymq_serve *serve, int64_t waiting) {
+    char text[PYMQ_REMARK_MAX];
+    snprintf(text, sizeof text,
+             PYMQ_BUSY_WORDS ": %" PRId64 " of %" PRId32 " sends wait for a flush or a replica, each for up to "
+                             "%" PRId32 "ms (syncFlushTimeout)",
+             waiting, serve->config.parked_max, serve->config.send_timeout_ms);
+    say(refusal, PYMQ_RESPONSE_SYSTEM_BUSY, false, text);
 }
 
 size_t pymq_answer_refused(const struct pymq_serve_config *config, const struct pymq_asker *asker,

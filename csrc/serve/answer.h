@@ -68,6 +68,8 @@ struct pymq_slice pymq_late_remark(const struct pymq_asker *asker);
 void pymq_refusal_for(struct pymq_refusal *refusal, const struct pymq_serve *serve, const struct pymq_asker *asker,
                       int status);
 
+/* `waiting` sends are parked, and no more may be. */
+void pymq_refusal_parked(struct pymq_refusal *refusal, const struct pymq_serve *serve, int64_t waiting);
 size_t pymq_answer_refused(const struct pymq_serve_config *config, const struct pymq_asker *asker,
                            const struct pymq_refusal *refusal, uint8_t *target, size_t capacity);
 #define PYMQ_REFUSED_ROOM (PYMQ_HEADER_ROOM + 6 * PYMQ_REMARK_MAX) /* a remark's byte becomes at most six in JSON */

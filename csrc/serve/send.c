@@ -222,7 +222,11 @@ static int refuse_busy(struct pymq_serve_reactor *state, struct pymq_connection 
                           : NULL;
     if (target != NULL) {
         struct pymq_refusal refusal;
-        pymq_refusal_make(&refusal, state->serve, PYMQ_ETIMEDOUT);
+        int64_t waiting = atomic_load_explicit(&state->parked->count, memory_order_relaxed);
+        if (waiting >= state->serve->config.parked_max)
+            pymq_refusal_parked(&refusal, state->serve, waiting);
+        else
+            pymq_refusal_make(&refusal, state->serve, PYMQ_ETIMEDOUT);
         pymq_connection_commit(connection, pymq_answer_refused(&state->serve->config, &asker, &refusal, target,
                                                                PYMQ_REFUSED_ROOM));
     }

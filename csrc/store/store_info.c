@@ -100,10 +100,16 @@ static int64_t cache_count(struct pymq_window_cache *cache, int64_t *evictions) 
     return count;
 }
 
-bool pymq_store_is_busy(const struct pymq_store *store) {
+int64_t pymq_store_lock_held_ms(const struct pymq_store *store, int32_t *busy_ms) {
     struct pymq_store *from = (struct pymq_store *)store;
     int64_t begin_ms = atomic_load_explicit(&from->log.lock_begin_ms, memory_order_relaxed);
-    return begin_ms > 0 && pymq_now_ms() - begin_ms > from->config.page_cache_busy_ms;
+    *busy_ms = from->config.page_cache_busy_ms;
+    return begin_ms > 0 ? pymq_max64(0, pymq_now_ms() - begin_ms) : 0;
+}
+
+bool pymq_store_is_busy(const struct pymq_store *store) {
+    int32_t busy_ms;
+    return pymq_store_lock_held_ms(store, &busy_ms) > busy_ms;
 }
 
 void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *stats) {

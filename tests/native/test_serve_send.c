@@ -399,6 +399,11 @@ static void test_a_stuck_store_is_not_waited_for(void) {
     CHECK(take_answer(connection, &answer));
     CHECK_EQ(answer.command.code, 2);
     CHECK_EQ(answer.command.field_count, 0);
+    static const char words[] = "[REJECTREQUEST]system busy, start flow control for a while: the commit log has been "
+                                "locked for 20"; /* 2000 ms and a few */
+    CHECK(answer.command.remark.size > sizeof words);
+    CHECK_BYTES(answer.command.remark.data, sizeof words - 1, words, sizeof words - 1);
+    CHECK(memmem(answer.command.remark.data, answer.command.remark.size, "limit 1000ms", 12) != NULL);
     atomic_store(&served.store->log.lock_begin_ms, 0);
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
     settle();

@@ -309,6 +309,7 @@ void pymq_store_stats(const struct pymq_store *store, struct pymq_store_stats *s
 
 /* Whether the append lock has been held for longer than page_cache_busy_ms (osPageCacheBusyTimeOutMills) just now. */
 bool pymq_store_is_busy(const struct pymq_store *store);
+int64_t pymq_store_lock_held_ms(const struct pymq_store *store, int32_t *busy_ms); /* for how long; and that limit */
 
 /* Why the store acknowledges nothing any more: the first failure, or an empty text. */
 void pymq_store_failure(const struct pymq_store *store, struct pymq_error *error);
