@@ -258,6 +258,12 @@ static bool keys_hold(struct pymq_slice keys, struct pymq_slice key) {
     return false;
 }
 
+/* Whether `key` is how the index knows messages with these tags: "T#" and the tags. */
+static bool is_tag_key(struct pymq_slice tags, struct pymq_slice key) {
+    return tags.size > 0 && key.size == tags.size + 2 && memcmp(key.data, "T#", 2) == 0 &&
+           memcmp(key.data + 2, tags.data, tags.size) == 0;
+}
+
 static int verify_key(void *context, int64_t physical_offset) {
     struct key_query *query = context;
     struct pymq_span span;
@@ -271,7 +277,7 @@ static int verify_key(void *context, int64_t physical_offset) {
         slice_equals(record.topic, query->topic)) {
         pymq_record_keys(&record, &query->store->config.delay_levels, &keys);
         wanted = (keys.unique_key.data != NULL && slice_equals(keys.unique_key, query->key)) ||
-                 (keys.keys.data != NULL && keys_hold(keys.keys, query->key));
+                 (keys.keys.data != NULL && keys_hold(keys.keys, query->key)) || is_tag_key(keys.tags, query->key);
     }
     pymq_span_release(query->store, &span);
     return wanted;

@@ -16,7 +16,7 @@ from pymq.store.config import StoreConfig
 from pymq.store.housekeeping import CleanResult, DiskProbe, Housekeeper, disk_ratio
 from pymq.store.message_store import ProgressReport, durability_line, raise_file_limit
 from pymq.store.retention import RetentionGuard
-from pymq.store.stats import RateSampler, StoreStats, make_stats
+from pymq.store.stats import RateSampler, StoreStats
 
 log = logging.getLogger("pymq.broker")
 
@@ -62,17 +62,14 @@ class BrokerStore:
         """
         self.path = path
         self.config = config
-        self._clock = clock
         report = ProgressReport(path, terminal=progress)
         raise_file_limit()
         self.core = Store(path, config, report)
         report.finish()
         self.opened_at_ms = clock.now_ms()
         self._opened_at_s = clock.monotonic_s()
-        self._rates = RateSampler(self._opened_at_s)
-        self._housekeeper = Housekeeper(
-            self.core, config, clock, OffsetView(saved_offsets), self._rates, disk_probe, guard
-        )
+        rates = RateSampler(self._opened_at_s)
+        self._housekeeper = Housekeeper(self.core, config, clock, OffsetView(saved_offsets), rates, disk_probe, guard)
         self._housekeeper.start()
         log.info("store opened path=%s %s", path, durability_line(config))
 
@@ -91,19 +88,7 @@ class BrokerStore:
 
     def stats(self) -> StoreStats:
         """Counters since the open, rates, latencies, watermarks and disks. Asks the disk."""
-        now_s = self._clock.monotonic_s()
-        counters = self.core.stats()
-        self._rates.sample(now_s, counters)
-        return make_stats(
-            counters,
-            self.core.watermarks(),
-            self._rates.rates(now_s, counters),
-            self._housekeeper.disk_use(),
-            pool=self.config.transient_store_pool_enable,
-            opened_at_ms=self.opened_at_ms,
-            running_s=now_s - self._opened_at_s,
-            housekeeping_failures=self._housekeeper.failures,
-        )
+        return self._housekeeper.stats(self.opened_at_ms, self._opened_at_s)
 
     def delete_expired(self) -> CleanResult:
         """Remove expired log files now, at whatever hour. Waits for the disk."""

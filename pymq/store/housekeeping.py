@@ -23,7 +23,7 @@ from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
 from pymq.store.offsets import held_here
 from pymq.store.retention import DiskUse, LogFile, RetentionGuard, decide, is_short, lost_by
-from pymq.store.stats import RateSampler
+from pymq.store.stats import RateSampler, StoreStats, make_stats
 
 DiskProbe = Callable[[Path], float]
 """How full the disk under a directory is, 0 to 1; raises OSError when that cannot be told."""
@@ -107,6 +107,22 @@ class Housekeeper:
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def stats(self, opened_at_ms: int, opened_at_s: float) -> StoreStats:
+        """Everything there is to say of the store now. Asks the disk."""
+        now_s = self._clock.monotonic_s()
+        counters = self._core.stats()
+        self._rates.sample(now_s, counters)
+        return make_stats(
+            counters,
+            self._core.watermarks(),
+            self._rates.rates(now_s, counters),
+            self.disk_use(),
+            pool=self._config.transient_store_pool_enable,
+            opened_at_ms=opened_at_ms,
+            running_s=now_s - opened_at_s,
+            housekeeping_failures=self.failures,
+        )
 
     def busy_here(self) -> bool:
         """Whether the calling thread is in the middle of a pass already."""

@@ -26,7 +26,7 @@ from pymq.store.config import MIB, SYNC_FLUSH, SYNC_MASTER, StoreConfig
 from pymq.store.housekeeping import CleanResult, DiskProbe, Housekeeper, disk_ratio
 from pymq.store.offsets import OffsetStore, held_here
 from pymq.store.signals import ArrivalSignal, LoopSignals
-from pymq.store.stats import RateSampler, StoreStats, Watermarks, make_stats
+from pymq.store.stats import RateSampler, StoreStats, Watermarks
 
 log = logging.getLogger("pymq.store")
 
@@ -80,8 +80,8 @@ class MessageStore:
                 self._store.close()
         self._arrivals = ArrivalSignal(self._store)
         self._loops = LoopSignals(self._store)
-        self._rates = RateSampler(self._opened_at_s)
-        self._housekeeper = Housekeeper(self._store, config, self._clock, self._offsets, self._rates, disk_probe)
+        rates = RateSampler(self._opened_at_s)
+        self._housekeeper = Housekeeper(self._store, config, self._clock, self._offsets, rates, disk_probe)
         self._housekeeper.start()
         self._log_open()
         OPEN_STORES.add(self)
@@ -170,19 +170,7 @@ class MessageStore:
 
     def stats(self) -> StoreStats:
         """Counters since the open, rates, latencies, watermarks and disks."""
-        now_s = self._clock.monotonic_s()
-        counters = self._store.stats()
-        self._rates.sample(now_s, counters)
-        return make_stats(
-            counters,
-            self._store.watermarks(),
-            self._rates.rates(now_s, counters),
-            self._housekeeper.disk_use(),
-            pool=self.config.transient_store_pool_enable,
-            opened_at_ms=self._opened_at_ms,
-            running_s=now_s - self._opened_at_s,
-            housekeeping_failures=self._housekeeper.failures,
-        )
+        return self._housekeeper.stats(self._opened_at_ms, self._opened_at_s)
 
     def flush(self) -> None:
         """Put everything sent so far on stable storage, whatever the flush mode. Waits for the disk.

@@ -227,8 +227,9 @@ enum pymq_boundary { PYMQ_BOUNDARY_LOWER = 0, PYMQ_BOUNDARY_UPPER = 1 };
 int64_t pymq_queue_offset_by_time(struct pymq_store *store, struct pymq_queue *queue, int64_t timestamp_ms,
                                   enum pymq_boundary boundary);
 
-/* Physical offsets of messages of `topic` with `key` (a KEYS word or the UNIQ_KEY) stored in [begin_ms, end_ms],
- * newest first, each verified against the record. Returns how many, at most `count_max`, or a failure. */
+/* Physical offsets of messages of `topic` with `key` (a KEYS word, the UNIQ_KEY, or T# and the TAGS) stored in
+ * [begin_ms, end_ms], newest first, each verified against the record. Returns how many, at most `count_max`, or a
+ * failure. */
 ssize_t pymq_store_query(struct pymq_store *store, const uint8_t *topic, size_t topic_size, const uint8_t *key,
                          size_t key_size, int64_t begin_ms, int64_t end_ms, int64_t *offsets, size_t count_max);
 

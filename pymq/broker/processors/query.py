@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"  # MixAll.UNIQUE_MSG_QUERY_FLAG
 QUERY_COUNT_MAX = 64  # maxMsgsNumBatch
+TAG_INDEX = "T"  # MessageConst.INDEX_TAG_TYPE; keys and unique keys share one kind of entry
 TIME_MAX_MS = (1 << 63) - 1
 
 
@@ -43,12 +44,12 @@ class QueryProcessor:
         return request.command.reply(body=record)
 
     async def query(self, request: Request) -> Command:
-        """Messages of a topic by key, and how far the index has come."""
+        """Messages of a topic by key, unique key or (indexType T) tag, and how far the index has come."""
         command = request.command
         header = QueryMessageRequestHeader.from_fields(command.fields)
         count = header.max_num
         if command.fields.get(UNIQUE_KEY_QUERY, "").lower() == "true":
-            count = self._broker.config.default_query_max_num
+            count, header.index_type = self._broker.config.default_query_max_num, None
         loop = asyncio.get_running_loop()
         records, offset, timestamp_ms = await loop.run_in_executor(self._broker.executor, self._find, header, count)
         fields = {"indexLastUpdatePhyoffset": str(offset), "indexLastUpdateTimestamp": str(timestamp_ms)}
@@ -65,10 +66,11 @@ class QueryProcessor:
         count = min(count, QUERY_COUNT_MAX)
         if count < 1 or not header.topic or not header.key:
             return [], 0, 0
+        key = f"{TAG_INDEX}#{header.key}" if header.index_type == TAG_INDEX else header.key
         begin_ms = max(header.begin_timestamp, 0)
         end_ms = min(header.end_timestamp, TIME_MAX_MS)
         try:
-            records = store.query_records(header.topic, header.key, begin_ms, end_ms, count)
+            records = store.query_records(header.topic, key, begin_ms, end_ms, count)
         except StoreError:  # no index, or not readable: nothing is found
             return [], 0, 0
         offset, timestamp_ms = store.indexed() if records else (0, 0)
