@@ -17,8 +17,7 @@ static const char crc_name[] = PYMQ_RECORD_CRC_NAME "\x01";
 _Static_assert(sizeof crc_name - 1 == CRC_DIGITS_AT, "the name has 8 bytes");
 _Static_assert(CRC_DIGITS_AT + CRC_DIGITS + 1 == PYMQ_RECORD_CRC_SIZE, "the property has 20 bytes");
 
-/* The properties of an encoded record, found by its lengths alone: this runs once per append. */
-static bool find_properties(const uint8_t *record, size_t size, struct pymq_slice *properties) {
+bool pymq_record_properties(const uint8_t *record, size_t size, struct pymq_slice *properties) {
     size_t at = PYMQ_RECORD_BORN_HOST_AT;
     if (size < PYMQ_RECORD_SIZE_MIN) {
         return false;
@@ -44,7 +43,7 @@ static bool find_properties(const uint8_t *record, size_t size, struct pymq_slic
 bool pymq_record_looks_torn(const uint8_t *record, size_t size) {
     struct pymq_slice properties;
     size_t run = 0;
-    if (!find_properties(record, size, &properties)) {
+    if (!pymq_record_properties(record, size, &properties)) {
         return true;
     }
     if (properties.size == 0 || memchr(properties.data, 0, properties.size) == NULL) {
@@ -111,7 +110,7 @@ static uint32_t remove_crcs(uint8_t *source, uint32_t size) {
 
 ssize_t pymq_record_crc_prepare(uint8_t *record, size_t size) {
     struct pymq_slice found;
-    if (!find_properties(record, size, &found)) {
+    if (!pymq_record_properties(record, size, &found)) {
         return PYMQ_ECORRUPT;
     }
     if (found.size >= CRC_DIGITS_AT && memmem(found.data, found.size, crc_name, CRC_DIGITS_AT) != NULL) {
@@ -128,15 +127,15 @@ ssize_t pymq_record_crc_prepare(uint8_t *record, size_t size) {
 
 uint32_t pymq_record_crc_room(const uint8_t *record, size_t size) {
     struct pymq_slice properties;
-    bool separated = record[size - 1] == PYMQ_PROPERTY_SEPARATOR || !find_properties(record, size, &properties) ||
-                     properties.size == 0;
+    bool separated = record[size - 1] == PYMQ_PROPERTY_SEPARATOR ||
+                     !pymq_record_properties(record, size, &properties) || properties.size == 0;
     return separated ? PYMQ_RECORD_CRC_SIZE : PYMQ_RECORD_CRC_ROOM_MAX;
 }
 
 uint32_t pymq_record_crc_append(uint8_t *record, size_t size) {
     struct pymq_slice properties = {NULL, 0};
     uint32_t room = pymq_record_crc_room(record, size);
-    find_properties(record, size, &properties);
+    pymq_record_properties(record, size, &properties);
     uint8_t *length = record + (size - properties.size) - 2;
     if (room > PYMQ_RECORD_CRC_SIZE) {
         record[size++] = PYMQ_PROPERTY_SEPARATOR;

@@ -91,6 +91,11 @@ int pymq_cold_open(struct pymq_store *store, int32_t threads, struct pymq_cold_r
     return PYMQ_OK;
 }
 
+void pymq_cold_free(struct pymq_cold_job *job) {
+    pymq_shared_program_leave(job->get.program);
+    free(job);
+}
+
 void pymq_cold_close(struct pymq_cold_reads *cold) {
     if (cold == NULL)
         return;
@@ -103,7 +108,7 @@ void pymq_cold_close(struct pymq_cold_reads *cold) {
     while (cold->first != NULL) { /* their connections are gone with the transport */
         struct pymq_cold_job *job = cold->first;
         cold->first = job->next;
-        free(job);
+        pymq_cold_free(job);
     }
     pthread_mutex_destroy(&cold->lock);
     pthread_cond_destroy(&cold->wake);
@@ -136,6 +141,7 @@ int pymq_cold_post(struct pymq_serve_reactor *state, pymq_connection_id connecti
             memcpy(job->hashes, get->tag_hashes, get->tag_count * sizeof *job->hashes);
         job->get.tag_hashes = job->hashes;
     }
+    job->get.program = pymq_shared_program_use(get->program); /* the subscription may go meanwhile */
     job->frame_size = (uint32_t)frame_size;
     memcpy(job->frame, frame, frame_size);
     pymq_count(&state->counters.cold_reads, 1);

@@ -1,6 +1,6 @@
 /* Reading a queue for a pull, with DefaultMessageStore.getMessage's results: what to answer, where to go on, when a
- * batch is full. Which records to send is decided by their units alone; the log is touched only to make spans of
- * them. */
+ * batch is full. Which records to send is decided by their units, and by a filter program that looks at their
+ * properties if there is one; otherwise the log is touched only to make spans of them. */
 #include "pull_internal.h"
 
 #define UNIT_SIZE 20
@@ -15,7 +15,7 @@
 #define TAGS_CODE_EXTENDED (-INT64_C(2147483648) - 1) /* at or below: an address of ConsumeQueueExt; matches */
 
 bool pymq_filter_matches(const struct pymq_filter *filter, int64_t tags_code) {
-    if (filter->all || tags_code <= TAGS_CODE_EXTENDED)
+    if (filter->all || filter->program != NULL || tags_code <= TAGS_CODE_EXTENDED)
         return true;
     int32_t code = (int32_t)tags_code; /* Long.intValue: the set holds hashes */
     for (uint32_t i = 0; i < filter->count; i++) {
@@ -41,6 +41,7 @@ struct reading {
     int64_t log_end, log_begin;
     int64_t bytes_max;
     int64_t pulling; /* physical offset of the last unit looked at */
+    struct pymq_record_reader records; /* for a program to look at */
     size_t count;
     struct pymq_cq_unit units[PYMQ_GET_COUNT_MAX]; /* chosen */
     int64_t offsets[PYMQ_GET_COUNT_MAX];
@@ -56,6 +57,19 @@ static bool is_full(const struct reading *reading, int32_t size, bool in_memory)
         return true;
     return in_memory ? bytes + size > limits->bytes_memory || count > (int64_t)limits->count_memory - 1
                      : bytes + size > limits->bytes_disk || count > (int64_t)limits->count_disk - 1;
+}
+
+/* Whether a record satisfies the program; one that cannot be read does, so that whoever sends it finds out why.
+ * `*removed` when the log has it no more. */
+static bool satisfies(struct pymq_record_reader *records, const struct pymq_shared_program *shared,
+                      const struct pymq_cq_unit *unit, bool *removed) {
+    const uint8_t *record;
+    struct pymq_slice properties;
+    int status = pymq_record_reader_at(records, unit, &record);
+    *removed = status == PYMQ_ENOTFOUND;
+    if (status != PYMQ_OK || !pymq_record_properties(record, (size_t)unit->size, &properties))
+        return true;
+    return pymq_filter_evaluate(&shared->program, properties.data, properties.size) == PYMQ_FILTER_TRUE;
 }
 
 /* Look at one unit; false when the batch ends before it. */
@@ -76,6 +90,13 @@ static bool take(struct reading *reading, const struct pymq_cq_unit *unit, int64
             get->status = PYMQ_GET_MESSAGE_WAS_REMOVING;
         return true;
     }
+    bool removed = false;
+    if (reading->filter.program != NULL &&
+        (!satisfies(&reading->records, reading->filter.program, unit, &removed) || removed)) {
+        if (reading->count == 0)
+            get->status = removed ? PYMQ_GET_MESSAGE_WAS_REMOVING : PYMQ_GET_NO_MATCHED_MESSAGE;
+        return true;
+    }
     get->status = PYMQ_GET_FOUND;
     reading->units[reading->count] = *unit;
     reading->offsets[reading->count++] = offset;
@@ -90,6 +111,44 @@ static int64_t scan_max_of(const struct pymq_get *get) {
     return pymq_min64(pymq_min64(wanted, SCAN_UNITS_MAX), get->max_offset - get->offset);
 }
 
+/* Do `visit` with the ranges of the log that hold these records and are not among its newest, until it says no. */
+static bool for_older(const struct reading *reading, const struct pymq_cq_unit *units, size_t count,
+                      bool (*visit)(struct pymq_store *store, int64_t begin, int64_t size)) {
+    int64_t hot_from = reading->log_end - reading->limits->hot_bytes;
+    int64_t begin = -1, end = -1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t at = units[i].physical_offset, behind = at + units[i].size;
+        if (at >= hot_from || at < reading->log_begin || units[i].size == PYMQ_CQ_BLANK_RECORD_SIZE)
+            continue;
+        if (begin >= 0 && at >= begin && at <= end + PROBE_GAP) {
+            end = pymq_max64(end, behind);
+            continue;
+        }
+        if (begin >= 0 && !visit(reading->store, begin, end - begin))
+            return false;
+        begin = at;
+        end = behind;
+    }
+    return begin < 0 || visit(reading->store, begin, end - begin);
+}
+
+static bool load(struct pymq_store *store, int64_t begin, int64_t size) {
+    pymq_store_load(store, begin, size, 0);
+    return true;
+}
+
+/* Whether these records can be read without waiting for the disk. The newest are not asked about. */
+static bool is_resident(const struct reading *reading, const struct pymq_cq_unit *units, size_t count) {
+    return for_older(reading, units, count, pymq_store_is_resident);
+}
+
+/* Records a program is about to look at: who may wait brings them in whole, so that who may not finds them there. */
+static bool may_look_at(const struct reading *reading, const struct pymq_cq_unit *units, size_t count) {
+    if (reading->filter.program == NULL)
+        return true;
+    return reading->get->no_wait ? is_resident(reading, units, count) : for_older(reading, units, count, load);
+}
+
 /* Choose the records by walking units. */
 static int choose(struct reading *reading) {
     struct pymq_get *get = reading->get;
@@ -102,6 +161,11 @@ static int choose(struct reading *reading) {
             pymq_queue_units(reading->store, reading->queue, at, units, (size_t)pymq_min64(step, end - at));
         if (got <= 0)
             return reading->count > 0 ? PYMQ_OK : got == 0 ? PYMQ_ENOTFOUND : (int)got;
+        if (!may_look_at(reading, units, (size_t)got)) {
+            if (reading->count == 0) /* otherwise: what has been found so far */
+                get->status = PYMQ_GET_COLD;
+            return PYMQ_OK;
+        }
         for (ssize_t i = 0; i < got; i++, at++) {
             if (!take(reading, &units[i], at))
                 return PYMQ_OK;
@@ -109,26 +173,6 @@ static int choose(struct reading *reading) {
         step = UNITS_AT_ONCE; /* a filter that lets little through: in longer steps */
     }
     return PYMQ_OK;
-}
-
-/* Whether the chosen records can be read without waiting for the disk. The newest are not asked about. */
-static bool is_resident(const struct reading *reading) {
-    int64_t hot_from = reading->log_end - reading->limits->hot_bytes;
-    int64_t begin = -1, end = -1;
-    for (size_t i = 0; i < reading->count; i++) {
-        int64_t at = reading->units[i].physical_offset, behind = at + reading->units[i].size;
-        if (at >= hot_from)
-            continue;
-        if (begin >= 0 && at >= begin && at <= end + PROBE_GAP) {
-            end = pymq_max64(end, behind);
-            continue;
-        }
-        if (begin >= 0 && !pymq_store_is_resident(reading->store, begin, end - begin))
-            return false;
-        begin = at;
-        end = behind;
-    }
-    return begin < 0 || pymq_store_is_resident(reading->store, begin, end - begin);
 }
 
 static bool units_are_resident(const struct reading *reading) {
@@ -178,7 +222,9 @@ static int read_messages(struct reading *reading, struct pymq_span *spans, size_
         get->status = PYMQ_GET_COLD;
         return PYMQ_OK;
     }
+    pymq_record_reader_begin(&reading->records, reading->store);
     int status = choose(reading);
+    pymq_record_reader_end(&reading->records);
     if (status == PYMQ_ENOTFOUND) {
         get->status = PYMQ_GET_OFFSET_FOUND_NULL;
         return PYMQ_OK;
@@ -188,7 +234,7 @@ static int read_messages(struct reading *reading, struct pymq_span *spans, size_
     get->suggest_slave = reading->log_end - reading->pulling > reading->limits->memory_bytes_max;
     if (reading->count == 0)
         return PYMQ_OK;
-    if (get->no_wait && !is_resident(reading)) {
+    if (get->no_wait && !is_resident(reading, reading->units, reading->count)) {
         get->status = PYMQ_GET_COLD;
         return PYMQ_OK;
     }
@@ -227,7 +273,8 @@ void pymq_get_read(struct pymq_store *store, const struct pymq_get_limits *limit
     reading.limits = limits;
     reading.queue = queue;
     reading.get = get;
-    reading.filter = (struct pymq_filter){get->tag_hashes == NULL, get->tag_count, get->tag_hashes};
+    reading.filter = (struct pymq_filter){get->tag_hashes == NULL && get->program == NULL, get->tag_count,
+                                          get->tag_hashes, get->program};
     reading.bytes_max = get->bytes_max <= 0 ? PULL_BYTES_MAX
                                             : pymq_min64(PULL_BYTES_MAX, pymq_max64(PULL_BYTES_MIN, get->bytes_max));
     get->error_status = PYMQ_OK;
@@ -261,18 +308,27 @@ void pymq_serve_get(struct pymq_serve *serve, struct pymq_get *get, struct pymq_
 }
 
 int64_t pymq_get_first_match(struct pymq_store *store, struct pymq_queue *queue, int64_t from, int64_t to,
-                             const struct pymq_filter *filter) {
-    if (filter->all)
-        return from;
-    while (from < to) {
+                             const struct pymq_filter *filter, int64_t hot_bytes) {
+    struct pymq_record_reader records;
+    struct pymq_watermarks marks = {.written = 0};
+    bool found = filter->all;
+    if (filter->program != NULL)
+        pymq_store_watermarks(store, &marks);
+    pymq_record_reader_begin(&records, store);
+    while (from < to && !found) {
         struct pymq_cq_unit units[UNITS_AT_ONCE];
         ssize_t got = pymq_queue_units(store, queue, from, units, (size_t)pymq_min64(UNITS_AT_ONCE, to - from));
         if (got <= 0)
-            return from; /* expired meanwhile, or unreadable: let the pull itself find out */
-        for (ssize_t i = 0; i < got; i++, from++) {
-            if (pymq_filter_matches(filter, units[i].tags_code))
-                return from;
+            break; /* expired meanwhile, or unreadable: let the pull itself find out */
+        for (ssize_t i = 0; i < got && !found; i++) {
+            bool removed = false;
+            found = pymq_filter_matches(filter, units[i].tags_code);
+            if (filter->program != NULL)
+                found = units[i].physical_offset < marks.written - hot_bytes ||
+                        satisfies(&records, filter->program, &units[i], &removed);
+            from += !found;
         }
     }
-    return to;
+    pymq_record_reader_end(&records);
+    return from;
 }

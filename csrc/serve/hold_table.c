@@ -59,6 +59,7 @@ static void free_content(struct pymq_hold *hold) {
     if (hold->frame != hold->inline_frame)
         free(hold->frame);
     free((void *)hold->filter.hashes);
+    pymq_shared_program_leave(hold->filter.program);
 }
 
 static void free_list_content(struct pymq_hold *list) {
@@ -78,8 +79,9 @@ struct pymq_hold *pymq_hold_new(struct pymq_hold_table *table, const uint8_t *fr
         return NULL;
     struct pymq_hold *hold = table->free_holds;
     uint8_t *bytes = frame_size <= PYMQ_HOLD_FRAME_INLINE ? hold->inline_frame : malloc(frame_size);
-    int32_t *hashes = filter->all ? NULL : malloc((filter->count + 1) * sizeof *hashes);
-    if (bytes == NULL || (hashes == NULL && !filter->all)) {
+    bool has_hashes = !filter->all && filter->program == NULL;
+    int32_t *hashes = has_hashes ? malloc((filter->count + 1) * sizeof *hashes) : NULL;
+    if (bytes == NULL || (hashes == NULL && has_hashes)) {
         if (bytes != hold->inline_frame)
             free(bytes);
         free(hashes);
@@ -92,7 +94,8 @@ struct pymq_hold *pymq_hold_new(struct pymq_hold_table *table, const uint8_t *fr
         memcpy(hashes, filter->hashes, filter->count * sizeof *hashes);
     hold->frame = bytes;
     hold->frame_size = (uint32_t)frame_size;
-    hold->filter = (struct pymq_filter){filter->all, filter->count, hashes};
+    hold->filter = (struct pymq_filter){filter->all, has_hashes ? filter->count : 0, hashes,
+                                        pymq_shared_program_use(filter->program)};
     table->count++;
     return hold;
 }
@@ -245,11 +248,14 @@ struct pymq_hold *pymq_hold_detach(struct pymq_hold_table *table, const struct p
             if (hold->subscription != subscription)
                 continue;
             size_t size = subscription->tag_count * sizeof *hold->filter.hashes;
-            int32_t *hashes = subscription->all ? NULL : malloc(size + 1);
+            bool has_hashes = !subscription->all && subscription->program == NULL;
+            int32_t *hashes = has_hashes ? malloc(size + 1) : NULL;
             hold->subscription = NULL;
-            if (hashes != NULL) {
+            if (subscription->program != NULL) {
+                hold->filter = (struct pymq_filter){.program = pymq_shared_program_use(subscription->program)};
+            } else if (hashes != NULL) {
                 memcpy(hashes, subscription->tag_hashes, size);
-                hold->filter = (struct pymq_filter){false, subscription->tag_count, hashes};
+                hold->filter = (struct pymq_filter){false, subscription->tag_count, hashes, NULL};
             } else if (!subscription->all) {
                 pymq_hold_remove(table, hold);
                 hold->next_of_queue = failed;

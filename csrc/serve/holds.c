@@ -3,13 +3,15 @@
 #include "pull_internal.h"
 
 #define ARRIVALS_AT_ONCE 256
-#define SCAN_MAX 16384 /* units looked at for one hold in one go */
+#define SCAN_MAX 16384        /* units looked at for one hold in one go */
+#define SCAN_RECORDS_MAX 1024 /* the same when their records are */
 
 static struct pymq_filter filter_of(const struct pymq_hold *hold) {
     const struct pymq_subscription *subscription = hold->subscription;
     if (subscription == NULL)
         return hold->filter;
-    return (struct pymq_filter){subscription->all, subscription->tag_count, subscription->tag_hashes};
+    return (struct pymq_filter){subscription->all, subscription->tag_count, subscription->tag_hashes,
+                                subscription->program};
 }
 
 /* Whether a message the hold wants lies below `end`; what was looked at in vain is not looked at again. */
@@ -21,10 +23,11 @@ static bool is_wanted_below(struct pymq_serve_reactor *state, struct pymq_hold *
         return false;
     if (end <= hold->scanned)
         return end < hold->offset; /* cannot be; but let the pull find out */
-    if (end - hold->scanned > SCAN_MAX)
-        return true; /* a long walk: the pull makes it, piece by piece, its client going on each time */
     struct pymq_filter filter = filter_of(hold);
-    hold->scanned = pymq_get_first_match(state->serve->store, queue, hold->scanned, end, &filter);
+    if (end - hold->scanned > (filter.program != NULL ? SCAN_RECORDS_MAX : SCAN_MAX))
+        return true; /* a long walk: the pull makes it, piece by piece, its client going on each time */
+    hold->scanned = pymq_get_first_match(state->serve->store, queue, hold->scanned, end, &filter,
+                                         state->serve->config.hot_bytes);
     return hold->scanned < end;
 }
 

@@ -75,10 +75,16 @@ void pymq_serve_remove_group(struct pymq_serve *serve, const uint8_t *name, uint
     pymq_tables_end(&serve->tables);
 }
 
+static bool is_other_program(const struct pymq_shared_program *known, const struct pymq_subscription_row *row) {
+    if (known == NULL || row->program == NULL)
+        return (known == NULL) != (row->program == NULL);
+    return known->program.size != row->program_size || memcmp(known->bytes, row->program, row->program_size) != 0;
+}
+
 /* Whether `row` asks for other messages than `known`, not only with a newer version. */
 static bool is_other_filter(const struct pymq_subscription *known, const struct pymq_subscription_row *row) {
     return known == NULL || known->all != row->all || known->special != row->special ||
-           known->tag_count != row->tag_count ||
+           known->tag_count != row->tag_count || is_other_program(known->program, row) ||
            memcmp(known->tag_hashes, row->tag_hashes, row->tag_count * sizeof row->tag_hashes[0]) != 0;
 }
 

@@ -34,13 +34,15 @@ enum pymq_pull_sys_flag {
     PYMQ_PULL_SUBSCRIPTION = 1 << 2, /* the request brings its own expression */
 };
 
-/* Which messages of a queue are wanted. */
+/* Which messages of a queue are wanted: all, those with one of the tags, or those that satisfy a program. */
 struct pymq_filter {
     bool all;
     uint32_t count;
     const int32_t *hashes;
+    struct pymq_shared_program *program; /* then there are no hashes */
 };
 
+/* What a unit alone says; with a program the record has to be looked at, too. */
 bool pymq_filter_matches(const struct pymq_filter *filter, int64_t tags_code);
 
 /* ---- get_message.c -------------------------------------------------------------------------------------------- */
@@ -57,9 +59,10 @@ struct pymq_get_limits pymq_get_limits(const struct pymq_serve_config *config);
 void pymq_get_read(struct pymq_store *store, const struct pymq_get_limits *limits, struct pymq_queue *queue,
                    struct pymq_get *get, struct pymq_span *spans, size_t span_max);
 
-/* The first unit in [from, to) that the filter wants, or `to`. */
+/* The first unit in [from, to) that the filter wants, or `to`. A record older than the newest `hot_bytes` of the log is
+ * not looked at, it might be on disk only: it counts as wanted, for the pull to find out. */
 int64_t pymq_get_first_match(struct pymq_store *store, struct pymq_queue *queue, int64_t from, int64_t to,
-                             const struct pymq_filter *filter);
+                             const struct pymq_filter *filter, int64_t hot_bytes);
 
 /* ---- pull_fields.c -------------------------------------------------------------------------------------------- */
 
@@ -113,7 +116,7 @@ struct pymq_hold {
     pymq_connection_id connection;
     uint64_t topic_key, group_key; /* pymq_name_hash: enough to end holds by name, a collision ends one too many */
     const struct pymq_subscription *subscription; /* whose filter it is; NULL: `filter` */
-    struct pymq_filter filter;     /* hashes owned */
+    struct pymq_filter filter;     /* hashes owned, program used */
     int64_t offset;                /* as the request has it */
     int64_t scanned;               /* nothing in [offset, scanned) is wanted */
     int64_t due_ms;
@@ -203,6 +206,7 @@ struct pymq_cold_job {
 struct pymq_cold_reads;
 int pymq_cold_open(struct pymq_store *store, int32_t threads, struct pymq_cold_reads **cold);
 void pymq_cold_close(struct pymq_cold_reads *cold);
+void pymq_cold_free(struct pymq_cold_job *job);
 /* PYMQ_OK, PYMQ_ETOOBIG or PYMQ_ENOMEM: then the pull is the caller's still. */
 int pymq_cold_post(struct pymq_serve_reactor *state, pymq_connection_id connection, const uint8_t *frame,
                    size_t frame_size, const struct pymq_pull_run *run, struct pymq_queue *queue,
@@ -231,7 +235,7 @@ struct pymq_hold_request {
     uint64_t topic_key, group_key;
     int64_t offset;
     int32_t timeout_ms;
-    struct pymq_filter filter; /* hashes: `hashes` */
+    struct pymq_filter filter; /* hashes: `hashes`; program used */
     int32_t hashes[PYMQ_TAGS_MAX];
     uint32_t frame_size;
     uint8_t frame[];

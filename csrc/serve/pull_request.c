@@ -5,6 +5,7 @@
 #define PERMISSION_READ 4
 #define SUSPEND_MS_MAX (24LL * 3600 * 1000) /* a hold's longest life, whatever the request says */
 #define MASTER_ID 0
+#define SQL92 "SQL92" /* the expression type */
 /* A Java client bumps its subscription's version at every rebalance and may pull with it a moment before the heartbeat
  * that announces it. Refused, it would leave the queue alone for 3 s. */
 #define SUBSCRIPTION_WAIT_MS 200
@@ -55,12 +56,26 @@ static int check_tables(struct pull *pull) {
     return status == PYMQ_OK ? PYMQ_SERVED : PYMQ_HAND_OVER + PYMQ_REASON_STORE;
 }
 
+/* Whether the expression that the pull brings along is the one its group subscribes with, and compiled: that of lite
+ * pull consumers is. */
+static bool is_expression_of(const struct pymq_pull_fields *fields, const struct pymq_subscription *subscription) {
+    return subscription != NULL && subscription->program != NULL && !subscription->special &&
+           subscription->expression_size > 0 && fields->expression_type.size == sizeof SQL92 - 1 &&
+           memcmp(fields->expression_type.data, SQL92, sizeof SQL92 - 1) == 0 &&
+           fields->subscription.size == subscription->expression_size &&
+           memcmp(fields->subscription.data, subscription->expression, subscription->expression_size) == 0;
+}
+
 static int check_subscription(struct pull *pull) {
     const struct pymq_pull_fields *fields = &pull->fields;
     struct pymq_subscription *found =
         pymq_subscription_find(&pull->state->serve->tables, fields->topic.data, fields->topic.size, fields->group.data,
                                fields->group.size);
     pull->subscription = found;
+    if ((fields->sys_flag & PYMQ_PULL_SUBSCRIPTION) != 0 && is_expression_of(fields, found)) {
+        pull->filter = (struct pymq_filter){.program = found->program};
+        return PYMQ_SERVED;
+    }
     if ((fields->sys_flag & PYMQ_PULL_SUBSCRIPTION) != 0)
         return pymq_pull_expression(fields, &pull->filter, pull->hashes) == PYMQ_OK
                    ? PYMQ_SERVED
@@ -69,7 +84,7 @@ static int check_subscription(struct pull *pull) {
         return PYMQ_HAND_OVER + PYMQ_REASON_SUBSCRIPTION;
     if (found->special)
         return PYMQ_HAND_OVER + PYMQ_REASON_FILTER;
-    pull->filter = (struct pymq_filter){found->all, found->tag_count, found->tag_hashes};
+    pull->filter = (struct pymq_filter){found->all, found->tag_count, found->tag_hashes, found->program};
     return PYMQ_SERVED;
 }
 
@@ -281,8 +296,9 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
     struct pymq_get_limits limits = pymq_get_limits(&state->serve->config);
     struct pymq_get get = {.offset = pymq_max64(pull.fields.offset, run->scanned),
                            .count_max = pull.fields.count_max,
-                           .tag_hashes = pull.filter.all ? NULL : pull.filter.hashes,
+                           .tag_hashes = pull.filter.all || pull.filter.program != NULL ? NULL : pull.filter.hashes,
                            .tag_count = pull.filter.count,
+                           .program = pull.filter.program,
                            .no_wait = run->cold_rounds < PYMQ_COLD_ROUNDS_MAX};
     pymq_get_read(state->serve->store, &limits, pull.queue, &get, spans, PYMQ_GET_COUNT_MAX);
     if (get.status == PYMQ_GET_COLD)

@@ -17,6 +17,11 @@ int pymq_pull_open(struct pymq_serve *serve, struct pymq_error *error) {
     return PYMQ_OK;
 }
 
+static void free_hold_request(struct pymq_hold_request *request) {
+    pymq_shared_program_leave(request->filter.program);
+    free(request);
+}
+
 static void free_holds(struct pymq_pull_reactor *pull) {
     while (pull->ended != NULL) {
         struct pymq_hold *hold = pull->ended;
@@ -27,12 +32,12 @@ static void free_holds(struct pymq_pull_reactor *pull) {
     while (pull->hold_requests != NULL) {
         struct pymq_hold_request *request = pull->hold_requests;
         pull->hold_requests = request->next;
-        free(request);
+        free_hold_request(request);
     }
     while (pull->cold_done != NULL) {
         struct pymq_cold_job *job = pull->cold_done;
         pull->cold_done = job->next;
-        free(job);
+        pymq_cold_free(job);
     }
 }
 
@@ -128,7 +133,7 @@ static void take_hold_requests(struct pymq_serve_reactor *state, struct pymq_hol
         if (!held) /* nobody there any more, or no memory: let it be answered now */
             pymq_transport_hand_over(state->serve->transport, request->connection, request->frame, request->frame_size,
                                      PYMQ_REASON_HOLD_ENDED);
-        free(request);
+        free_hold_request(request);
     }
 }
 
@@ -137,7 +142,7 @@ static void take_cold_jobs(struct pymq_serve_reactor *state, struct pymq_cold_jo
         struct pymq_cold_job *job = list;
         list = job->next;
         pymq_pull_rerun(state, job->connection, job->frame, job->frame_size, &job->run);
-        free(job);
+        pymq_cold_free(job);
     }
 }
 
@@ -346,7 +351,9 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
     request->group_key = pymq_name_hash(group, group_size);
     request->offset = get->offset;
     request->timeout_ms = timeout_ms < 0 ? 0 : timeout_ms;
-    request->filter = (struct pymq_filter){.all = get->tag_hashes == NULL, .count = get->tag_count};
+    request->filter = (struct pymq_filter){.all = get->tag_hashes == NULL && get->program == NULL,
+                                           .count = get->tag_count,
+                                           .program = pymq_shared_program_use(get->program)};
     if (get->tag_hashes != NULL && get->tag_count > 0)
         memcpy(request->hashes, get->tag_hashes, get->tag_count * sizeof *request->hashes);
     request->frame_size = (uint32_t)size;

@@ -74,6 +74,31 @@ static struct pymq_subscription *subscription_make(struct pymq_tables *tables,
     return row;
 }
 
+/* Another program and its text in a row; on failure the row keeps what it has. */
+static int replace_program(struct pymq_subscription *row, const struct pymq_subscription_row *source) {
+    struct pymq_shared_program *program = NULL;
+    uint8_t *expression = NULL;
+    if (source->program != NULL) {
+        int status = pymq_shared_program_make(source->program, source->program_size, &program);
+        if (status != PYMQ_OK)
+            return status;
+    }
+    if (program != NULL && source->expression_size > 0) {
+        expression = malloc(source->expression_size);
+        if (expression == NULL) {
+            pymq_shared_program_leave(program);
+            return PYMQ_ENOMEM;
+        }
+        memcpy(expression, source->expression, source->expression_size);
+    }
+    pymq_shared_program_leave(row->program);
+    free(row->expression);
+    row->program = program;
+    row->expression = expression;
+    row->expression_size = expression != NULL ? source->expression_size : 0;
+    return PYMQ_OK;
+}
+
 int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subscription_row *source,
                               struct pymq_subscription **result) {
     if (source->topic_size == 0 || source->topic_size > PYMQ_TABLE_NAME_MAX || source->group_size == 0 ||
@@ -81,10 +106,17 @@ int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subs
         return PYMQ_EINVAL;
     struct pymq_subscription *row =
         pymq_subscription_find(tables, source->topic, source->topic_size, source->group, source->group_size);
-    if (row == NULL)
+    bool fresh = row == NULL;
+    if (fresh)
         row = subscription_make(tables, source);
     if (row == NULL)
         return PYMQ_ENOMEM;
+    int status = replace_program(row, source);
+    if (status != PYMQ_OK) {
+        if (fresh)
+            pymq_subscription_remove(tables, row);
+        return status;
+    }
     row->version = source->version;
     row->all = source->all;
     row->special = source->special;
@@ -94,9 +126,15 @@ int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subs
     return PYMQ_OK;
 }
 
+void pymq_subscription_free(struct pymq_subscription *subscription) {
+    pymq_shared_program_leave(subscription->program);
+    free(subscription->expression);
+    free(subscription);
+}
+
 void pymq_subscription_remove(struct pymq_tables *tables, struct pymq_subscription *subscription) {
     pymq_row_map_remove(&tables->subscriptions, &subscription->row);
-    free(subscription);
+    pymq_subscription_free(subscription);
 }
 
 void pymq_traffic_forget(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,

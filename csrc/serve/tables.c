@@ -28,6 +28,8 @@ static void free_offset(struct pymq_row *row) {
     free(offsets);
 }
 
+static void free_subscription(struct pymq_row *row) { pymq_subscription_free((struct pymq_subscription *)row); }
+
 static void free_plain(struct pymq_row *row) { free(row); }
 
 int pymq_tables_init(struct pymq_tables *tables) {
@@ -50,7 +52,7 @@ int pymq_tables_init(struct pymq_tables *tables) {
 void pymq_tables_destroy(struct pymq_tables *tables) {
     free_rows(&tables->topics, free_topic);
     free_rows(&tables->groups, free_plain);
-    free_rows(&tables->subscriptions, free_plain);
+    free_rows(&tables->subscriptions, free_subscription);
     free_rows(&tables->offsets, free_offset);
     free_rows(&tables->traffic, free_plain);
     pthread_mutex_destroy(&tables->control_lock);

@@ -16,6 +16,7 @@
 
 #include "pymq/serve.h"
 #include "row_map.h"
+#include "shared_program.h"
 
 #define PYMQ_TOPIC_QUEUES_MAX 65536  /* queue ids of one topic served natively; above them requests are handed over */
 #define PYMQ_TABLE_NAME_MAX 255      /* bytes of a topic's or group's name, as Apache's validators have it */
@@ -58,6 +59,9 @@ struct pymq_subscription {
     bool all, special;
     uint32_t tag_count;
     int32_t tag_hashes[PYMQ_TAGS_MAX];
+    struct pymq_shared_program *program; /* instead of tags; one user of it is this row */
+    uint8_t *expression;                 /* whose program it is; NULL when it is nobody's */
+    uint32_t expression_size;
     uint32_t topic_size, group_size;
     uint8_t names[]; /* topic, then group */
 };
@@ -122,6 +126,7 @@ void pymq_group_remove(struct pymq_tables *tables, struct pymq_group *group);
 int pymq_subscription_publish(struct pymq_tables *tables, const struct pymq_subscription_row *source,
                               struct pymq_subscription **subscription);
 void pymq_subscription_remove(struct pymq_tables *tables, struct pymq_subscription *subscription);
+void pymq_subscription_free(struct pymq_subscription *subscription); /* one that is in no table any more */
 /* Forget what was counted for a topic (group empty) or a group (topic empty). */
 void pymq_traffic_forget(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
                          size_t group_size);

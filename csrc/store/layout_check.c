@@ -9,17 +9,23 @@
 
 #include "store_internal.h"
 
+#define WAY_OUT "move the data with a broker that does, or remove the directory if it is a leftover"
+
 struct foreign {
     const char *name;
     const char *what;
+    const char *way_out; /* NULL: the general one */
 };
 
 static const struct foreign FOREIGN[] = {
-    {"consumequeue_rocksdb", "consume queues in RocksDB (storeType=defaultRocksDB or combineCQ)"},
-    {"consumequeue_r", "consume queues in RocksDB (an older storeType=defaultRocksDB)"},
-    {"batchconsumequeue", "batch consume queues (queue.type=BatchCQ)"},
-    {"consumequeue_ext", "consume-queue extension files (enableConsumeQueueExt=true)"},
-    {"dledger-n0", "a DLedger log (enableDLegerCommitLog=true)"},
+    {"consumequeue_rocksdb", "consume queues in RocksDB (storeType=defaultRocksDB or combineCQ)", NULL},
+    {"consumequeue_r", "consume queues in RocksDB (an older storeType=defaultRocksDB)", NULL},
+    {"batchconsumequeue", "batch consume queues (queue.type=BatchCQ)", NULL},
+    /* Units then hold addresses into these files where a tag's hash, or a delay's due time, belongs. */
+    {"consumequeue_ext", "consume-queue extension files (enableConsumeQueueExt=true)",
+     "remove this directory and consumequeue/ beside it: the queues are built again from the log, and SQL filters need "
+     "no extension here"},
+    {"dledger-n0", "a DLedger log (enableDLegerCommitLog=true)", NULL},
 };
 
 /* A regular, non-empty file anywhere below. */
@@ -51,11 +57,8 @@ int pymq_layout_check(const char *path, struct pymq_error *error) {
         char child[PYMQ_PATH_MAX];
         int length = snprintf(child, sizeof child, "%s/%s", path, FOREIGN[i].name);
         if (length > 0 && (size_t)length < sizeof child && holds_data(child, 3))
-            return pymq_fail(
-                error, PYMQ_EUNSUPPORTED, 0,
-                "%s: the store has %s, which pymq does not read; move the data with a broker that does, or "
-                "remove the directory if it is a leftover",
-                child, FOREIGN[i].what);
+            return pymq_fail(error, PYMQ_EUNSUPPORTED, 0, "%s: the store has %s, which pymq does not read; %s", child,
+                             FOREIGN[i].what, FOREIGN[i].way_out != NULL ? FOREIGN[i].way_out : WAY_OUT);
     }
     return PYMQ_OK;
 }

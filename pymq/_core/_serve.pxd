@@ -133,6 +133,10 @@ cdef extern from "pymq/serve.h" nogil:
         bint special
         uint32_t tag_count
         int32_t tag_hashes[64]
+        const uint8_t *program
+        uint32_t program_size
+        const uint8_t *expression
+        uint32_t expression_size
 
     int pymq_serve_publish_subscription(pymq_serve *serve, const pymq_subscription_row *row)
     void pymq_serve_remove_subscription(pymq_serve *serve, const uint8_t *group, uint32_t group_size,
@@ -233,6 +237,12 @@ cdef extern from "pymq/serve.h" nogil:
 
     void pymq_refusal_make(pymq_refusal *refusal, const pymq_serve *serve, int status)
 
+    struct pymq_shared_program:
+        pass
+
+    int pymq_shared_program_make(const uint8_t *bytes, size_t size, pymq_shared_program **program)
+    void pymq_shared_program_leave(pymq_shared_program *program)
+
     struct pymq_get_s "pymq_get":
         pymq_slice topic
         int32_t queue_id
@@ -241,6 +251,7 @@ cdef extern from "pymq/serve.h" nogil:
         int32_t bytes_max
         const int32_t *tag_hashes
         uint32_t tag_count
+        pymq_shared_program *program
         bint no_wait
         int status
         int error_status

@@ -140,6 +140,8 @@ class _ServeTables(_ServeHandle):
         all: bool = False,
         special: bool = False,
         tag_hashes: Sequence[int] = (),
+        program: bytes | None = None,
+        expression: str = "",
     ) -> None: ...
     def remove_subscription(self, group: str, topic: str) -> None: ...
     def send_settled(self, connection: int, topic: str) -> None: ...
@@ -211,6 +213,7 @@ class Serve(_ServeTransactions):
         bytes_max: int = 0,
         tag_hashes: Sequence[int] | None = None,
         no_wait: bool = False,
+        program: bytes | None = None,
     ) -> GetResult: ...
     def hold(
         self,
@@ -222,6 +225,7 @@ class Serve(_ServeTransactions):
         group: str,
         timeout_ms: int,
         tag_hashes: Sequence[int] | None = None,
+        program: bytes | None = None,
     ) -> bool | None: ...
     def pull_begins(self, group: str, topic: str, queue_id: int, offset: int, connection: int = 0) -> int | None: ...
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None: ...

@@ -187,11 +187,12 @@ cdef class Serve(_ServeTransactions):
             self.end()
 
     def get(self, str topic, int32_t queue_id, int64_t offset, int32_t count_max, int32_t bytes_max=0, tag_hashes=None,
-            bint no_wait=False):
-        """Read as DefaultMessageStore.getMessage does; the records' bytes are copied.
+            bint no_wait=False, bytes program=None):
+        """Read as DefaultMessageStore.getMessage does, what the tags or the filter program let through; the records'
+        bytes are copied.
 
         Raises:
-            StoreError: the queue or a record cannot be read.
+            StoreError: the queue or a record cannot be read; CorruptError: the program is none.
         """
         cdef pymq_get_s get
         cdef pymq_span *spans = NULL
@@ -209,6 +210,7 @@ cdef class Serve(_ServeTransactions):
         fill_hashes(tag_hashes, hashes, &get)
         serve = self.begin()
         try:
+            fill_program(program, &get)
             spans = <pymq_span *>calloc(PYMQ_GET_COUNT_MAX, sizeof(pymq_span))
             if spans == NULL:
                 raise MemoryError("spans of a pull")
@@ -228,10 +230,11 @@ cdef class Serve(_ServeTransactions):
             for index in range(get.span_count if spans != NULL else 0):
                 pymq_span_release(self.store_pointer, &spans[index])
             free(spans)
+            pymq_shared_program_leave(get.program)
             self.end()
 
     def hold(self, uint64_t connection, bytes frame not None, str topic, int32_t queue_id, int64_t offset, str group,
-             int32_t timeout_ms, tag_hashes=None):
+             int32_t timeout_ms, tag_hashes=None, bytes program=None):
         """Hold a pull until a message arrives at or behind *offset*, the time is over, or something ends it; then it is
         handed over again with the reason "hold-ended". False when too many are held, None after stop_holds()."""
         cdef pymq_get_s get
@@ -246,10 +249,12 @@ cdef class Serve(_ServeTransactions):
         fill_hashes(tag_hashes, hashes, &get)
         serve = self.begin()
         try:
+            fill_program(program, &get)
             with nogil:
                 status = pymq_serve_hold(serve, connection, held.data, held.size, &get, group_name.data,
                                          group_name.size, timeout_ms)
         finally:
+            pymq_shared_program_leave(get.program)
             self.end()
         return None if status == PYMQ_ECLOSED else status == PYMQ_OK
 

@@ -74,19 +74,34 @@ cdef class _ServeTables(_ServeHandle):
             self.end()
 
     def publish_subscription(self, str group, str topic, *, int64_t version, bint all=False, bint special=False,
-                             tag_hashes=()):
-        """Say what a group's clients want of a topic."""
+                             tag_hashes=(), bytes program=None, str expression=""):
+        """Say what a group's clients want of a topic: by tags, or by a filter program (and the text it is of).
+
+        Raises:
+            CorruptError: the program is none.
+        """
         cdef pymq_subscription_row row
         cdef int status
         cdef uint32_t index = 0
         cdef pymq_slice group_name = slice_of(group)
         cdef pymq_slice topic_name = slice_of(topic)
+        cdef pymq_slice code, text
         cdef pymq_serve *serve
         if len(tag_hashes) > PYMQ_TAGS_MAX:
             raise ValueError(f"{len(tag_hashes)} tags; a row holds {PYMQ_TAGS_MAX}: publish it as special")
         for tag_hash in tag_hashes:
             row.tag_hashes[index] = tag_hash
             index += 1
+        row.program = NULL
+        row.program_size = row.expression_size = 0
+        row.expression = NULL
+        if program is not None:
+            code = bytes_slice(program)
+            text = slice_of(expression)
+            row.program = code.data
+            row.program_size = code.size
+            row.expression = text.data
+            row.expression_size = text.size
         serve = self.begin()
         try:
             row.group = group_name.data

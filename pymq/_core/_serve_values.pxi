@@ -151,3 +151,16 @@ cdef int fill_hashes(object tag_hashes, int32_t *target, pymq_get_s *get) except
     get.tag_hashes = target
     get.tag_count = count
     return 0
+
+
+cdef int fill_program(bytes program, pymq_get_s *get) except -1:
+    """A filter program, which is looked at first; to be left when the get or hold has been made."""
+    cdef int status
+    cdef pymq_slice code
+    if program is None:
+        return 0
+    code = bytes_slice(program)
+    status = pymq_shared_program_make(code.data, code.size, &get.program)
+    if status != PYMQ_OK:
+        raise error_of(status, f"a filter program of {len(program)} bytes")
+    return 0

@@ -124,7 +124,12 @@ class ClientManager:
                 "consumer joined group=%s client=%s model=%s type=%s address=%s",
                 info.name, channel.client_id, info.message_model, info.consume_type, channel.address,
             )  # fmt: skip
-        moved = self._update_subscriptions(info, data, channel) if subscriptions_too else False
+        moved = False
+        if subscriptions_too:
+            filtered = self._broker.filters.register(info.name, data.subscriptions)
+            moved = self._update_subscriptions(info, data, channel)
+            for topic in filtered & info.subscriptions.keys():
+                self._broker.publisher.subscription(info.name, info.subscriptions[topic])
         if (joined or moved) and notify and not info.broadcasting:
             self.notify_members(info)
         return joined or moved
@@ -162,11 +167,19 @@ class ClientManager:
     def _after_leaving(self, info: ConsumerGroupInfo, *, notify: bool) -> None:
         if not info.channels and self._consumers.pop(info.name, None) is not None:
             self._fingerprints.pop(info.name, None)
+            self._broker.filters.unregister(info.name)
             for topic in info.subscriptions:
                 self._broker.publisher.remove_subscription(info.name, topic)
             log.info("consumer group without members group=%s", info.name)
         elif notify and not info.broadcasting:
             self.notify_members(info)
+
+    def publish_filters(self) -> None:
+        """Tell the reactors again what is filtered by expressions: whether that is enabled, and how, has changed."""
+        for info in self._consumers.values():
+            for subscription in info.subscriptions.values():
+                if not subscription.is_tag_type:
+                    self._broker.publisher.subscription(info.name, subscription)
 
     def notify_members(self, info: ConsumerGroupInfo) -> None:
         """Tell every member to rebalance at once."""

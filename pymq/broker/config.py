@@ -197,6 +197,33 @@ class BrokerConfig(TimerSettings):
     enable_property_filter: bool = setting(
         False, "Whether consumers may filter by SQL92 expressions.", alias="enablePropertyFilter"
     )
+    filter_support_retry: bool = setting(
+        False,
+        "Whether a SQL92 subscription to a retry topic filters by the expression of the topic a message came from.",
+        alias="filterSupportRetry",
+    )
+    filter_data_clean_time_span: int = setting(
+        24 * 3600 * 1000,
+        "How long the filter of a group without members is kept.",
+        alias="filterDataCleanTimeSpan",
+        unit="ms",
+        low=0,
+        high=INT32_MAX,
+    )
+    expect_consumer_num_use_filter: int = setting(
+        32,
+        "How many groups are expected to filter: sizes the Bloom data kept for Apache's broker in consumerFilter.json.",
+        alias="expectConsumerNumUseFilter",
+        low=1,
+        high=1 << 20,
+    )
+    max_error_rate_of_bloom_filter: int = setting(
+        20,
+        "The Bloom data's error rate in percent; kept for Apache's broker as well.",
+        alias="maxErrorRateOfBloomFilter",
+        low=1,
+        high=99,
+    )
     slave_read_enable: bool = setting(False, "Whether readers far behind are sent to a slave.", alias="slaveReadEnable")
     lite_pull_message_enable: bool = setting(
         True, "Whether LITE_PULL_MESSAGE is served.", alias="litePullMessageEnable"

@@ -21,6 +21,7 @@ from pymq._core._store import Store
 from pymq.broker.clients import ClientManager
 from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig, join_host, resolve_host
 from pymq.broker.daily import DailyTotals
+from pymq.broker.filters import FilterManager
 from pymq.broker.groups import GroupManager
 from pymq.broker.locks import OrderLocks
 from pymq.broker.new_groups import NewGroups
@@ -169,6 +170,8 @@ class Broker:
         self.order_locks = OrderLocks(self.clock, config.rebalance_lock_max_live_time)
         self.topics.load()
         self.groups.load()
+        self.filters = FilterManager(self)
+        self.filters.load()
         self.topics.publish_all()
         self.groups.publish_all()
         self.offsets.load()
@@ -287,6 +290,7 @@ class Broker:
         await self.server.stop()
         await self.transactions.stop()
         await self.offsets.save()
+        await self.filters.save()
 
     async def _settle(self) -> None:
         """Let what has been read be answered: sends that wait for their flush get the time they are owed."""
@@ -343,6 +347,7 @@ class Broker:
         self.groups.publish_all()
         if self.timer is not None:
             self.timer.configure()
+        self.clients.publish_filters()
         self._spawn(self._await_sends())
         if before.broker_permission != config.broker_permission:
             self.topics.publish_all()
@@ -365,8 +370,9 @@ class Broker:
         while True:
             try:
                 await self.offsets.save()
+                await self.filters.save()
             except OSError as error:
-                log.error("offsets not saved error=%s", error)
+                log.error("offsets or filters not saved error=%s", error)
             await asyncio.sleep(interval_s)
 
     async def _expire_clients(self) -> None:

@@ -13,11 +13,19 @@ from pymq.broker.config import PERM_WRITE
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.subscriptions import SubscriptionData
 from pymq.broker.topic_config import SINGLE_TAG, TopicConfig
+from pymq.filter import compile_tags
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 TAGS_MAX = 64  # PYMQ_TAGS_MAX: more tags than a row holds
+
+
+def many_tags(subscription: SubscriptionData) -> bytes | None:
+    """The program of a subscription to more tags than a row of hashes holds; None when the hashes do."""
+    if subscription.is_all or len(subscription.tag_hashes) <= TAGS_MAX or not subscription.tags:
+        return None
+    return compile_tags(subscription.tags)
 
 
 class Publisher:
@@ -91,16 +99,36 @@ class Publisher:
             self._broker.new_groups.forget(group=group)
 
     def subscription(self, group: str, subscription: SubscriptionData) -> None:
-        """What a group wants of a topic."""
+        """What a group wants of a topic: all, by tags, or by a program, which many tags are turned into as well."""
+        if not subscription.is_tag_type:
+            self._filtered(group, subscription)
+            return
         hashes = () if subscription.is_all else tuple(sorted(subscription.tag_hashes))
-        special = not subscription.is_tag_type or subscription.class_filter_mode or len(hashes) > TAGS_MAX
+        program = many_tags(subscription)
+        special = subscription.class_filter_mode or (len(hashes) > TAGS_MAX and program is None)
         self._broker.serve.publish_subscription(
             group,
             subscription.topic,
             version=subscription.sub_version,
             all=subscription.is_all,
             special=special,
-            tag_hashes=() if special else hashes,
+            tag_hashes=() if special or program is not None else hashes,
+            program=program,
+        )
+
+    def _filtered(self, group: str, subscription: SubscriptionData) -> None:
+        """By an expression: natively when it is enabled and known, and as far as its newest known version goes."""
+        filters = self._broker.filters
+        known = filters.get(subscription.topic, group)
+        usable = known is not None and not subscription.class_filter_mode and self._broker.config.enable_property_filter
+        program = filters.program(subscription.topic, group, known.compiled) if usable and known is not None else None
+        self._broker.serve.publish_subscription(
+            group,
+            subscription.topic,
+            version=min(subscription.sub_version, known.client_version) if known is not None else 0,
+            special=program is None,
+            program=program,
+            expression=known.expression if known is not None else "",
         )
 
     def remove_subscription(self, group: str, topic: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pymq._core._serve import OffsetState
 from pymq.broker.clients import ClientManager
 from pymq.broker.config import BrokerConfig
+from pymq.broker.filters import FilterManager
 from pymq.broker.groups import GroupManager
 from pymq.broker.new_groups import NewGroups
 from pymq.broker.offsets import OffsetManager
@@ -130,6 +131,7 @@ class FakeBroker:
         self.groups = GroupManager(self)
         self.new_groups = NewGroups(self)
         self.offsets = OffsetManager(self)
+        self.filters = FilterManager(self)
         self.clients = ClientManager(self)
 
     async def remove_queues(self, topic):
@@ -140,6 +142,7 @@ class FakeBroker:
         """As a start does."""
         self.topics.load()
         self.groups.load()
+        self.filters.load()
         self.topics.publish_all()
         self.groups.publish_all()
         self.offsets.load()

@@ -107,18 +107,21 @@ def test_subscriptions_are_published_with_java_s_hashes(broker):
         "all": False,
         "special": False,
         "tag_hashes": (TAG_A, TAG_B),
+        "program": None,
     }
     assert broker.serve.subscriptions["g", "u"]["all"]
 
 
-def test_sql_and_too_many_tags_are_left_to_python(broker):
+def test_sql_is_left_to_python_while_it_is_off_and_many_tags_are_a_program(broker):
     """Goal: C never filters by half a subscription. Method: an expression, and one tag around the limit of 64."""
     sql = SubscriptionData(topic="t", sub_string="a > 1", expression_type="SQL92", sub_version=1)
     many = tags(" || ".join(f"tag{n}" for n in range(65)), 1, "u")
     most = tags(" || ".join(f"tag{n}" for n in range(64)), 1, "v")
     join(broker, 1, consumer(sql, many, most))
     special = {topic: row["special"] for (_, topic), row in broker.serve.subscriptions.items()}
-    assert special == {"t": True, "u": True, "v": False}
+    assert special == {"t": True, "u": False, "v": False}
+    programs = {topic: row["program"] is not None for (_, topic), row in broker.serve.subscriptions.items()}
+    assert programs == {"t": False, "u": True, "v": False}
 
 
 def test_only_a_newer_version_replaces_a_subscription(broker):

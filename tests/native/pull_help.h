@@ -65,6 +65,17 @@ static inline void subscribe_at(int64_t version, const char *topic, const char *
     CHECK_EQ(pymq_serve_publish_subscription(served.serve, &row), PYMQ_OK);
 }
 
+static inline void subscribe_program(const char *topic, const char *group, const uint8_t *program, size_t size) {
+    struct pymq_subscription_row row = {.group = (const uint8_t *)group,
+                                        .topic = (const uint8_t *)topic,
+                                        .group_size = (uint32_t)strlen(group),
+                                        .topic_size = (uint32_t)strlen(topic),
+                                        .version = 7,
+                                        .program = program,
+                                        .program_size = (uint32_t)size};
+    CHECK_EQ(pymq_serve_publish_subscription(served.serve, &row), PYMQ_OK);
+}
+
 static inline void subscribe(const char *topic, const char *group, const char *tag) {
     subscribe_at(7, topic, group, tag);
 }

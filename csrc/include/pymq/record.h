@@ -130,6 +130,9 @@ static inline int64_t pymq_record_store_timestamp_ms(const uint8_t *record) {
 ssize_t pymq_record_decode(const uint8_t *source, size_t size, unsigned checks, int64_t physical_offset,
                            struct pymq_record *record);
 
+/* The properties string of a whole record, found by its lengths alone. False when they do not agree with `size`. */
+bool pymq_record_properties(const uint8_t *record, size_t size, struct pymq_slice *properties);
+
 /* Whether an encoded record, stored now and found after a crash, could be taken for a torn one: its properties end in a
  * zero or hold a sector's length of zeros (see PYMQ_CHECK_HOLES). Such a record must be refused before it is promised.
  * For records made by pymq_record_encode. */

@@ -133,7 +133,12 @@ struct pymq_subscription_row {
     bool special;                   /* not tags, class filter, more than PYMQ_TAGS_MAX …: served by the control loop */
     uint32_t tag_count;
     int32_t tag_hashes[PYMQ_TAGS_MAX]; /* Java's hash of each tag */
+    const uint8_t *program;         /* NULL, or a filter program (pymq/filter_program.h) instead of tags; copied */
+    uint32_t program_size;
+    const uint8_t *expression;      /* the SQL92 text it was made of: a pull that brings the same is served by it */
+    uint32_t expression_size;
 };
+/* PYMQ_ECORRUPT when the program is none: the row stays as it was. */
 int pymq_serve_publish_subscription(struct pymq_serve *serve, const struct pymq_subscription_row *row);
 void pymq_serve_remove_subscription(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size,
                                     const uint8_t *topic, uint32_t topic_size);
@@ -288,6 +293,12 @@ enum pymq_get_status { /* GetMessageStatus, and the codes it becomes are PullMes
     PYMQ_GET_ERROR, /* `error_status` says which */
 };
 
+/* A filter program for the control loop's own gets and holds: verified, its bytes copied. A hold keeps it as long as it
+ * needs it. PYMQ_OK, PYMQ_ECORRUPT, PYMQ_ETOOBIG, PYMQ_ENOMEM. */
+struct pymq_shared_program;
+int pymq_shared_program_make(const uint8_t *bytes, size_t size, struct pymq_shared_program **program);
+void pymq_shared_program_leave(struct pymq_shared_program *program);
+
 #define PYMQ_GET_COUNT_MAX 1024 /* messages of one pull at most, whatever the request says */
 
 struct pymq_get {
@@ -298,6 +309,7 @@ struct pymq_get {
     int32_t bytes_max;              /* maxMsgBytes, <= 0 for the default */
     const int32_t *tag_hashes;      /* NULL: all */
     uint32_t tag_count;
+    struct pymq_shared_program *program; /* NULL, or what records must satisfy besides: pymq_shared_program_make */
     bool no_wait;                   /* do not touch what is not resident */
     /* out */
     enum pymq_get_status status;
@@ -323,9 +335,9 @@ void pymq_serve_pulled(struct pymq_serve *serve, const uint8_t *group, uint32_t 
 void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                            uint32_t topic_size, int64_t messages, int64_t bytes);
 
-/* Hold `frame` (a pull of the control loop's) until a message with one of the tags arrives at or behind `offset` in the
- * queue, or `timeout_ms` pass, or the topic, group, role or broker ends it; then it is handed over again with
- * HOLD_ENDED. */
+/* Hold `frame` (a pull of the control loop's) until a message with one of the tags, or that satisfies the program,
+ * arrives at or behind `offset` in the queue, or `timeout_ms` pass, or the topic, group, role or broker ends it; then
+ * it is handed over again with HOLD_ENDED. */
 int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *frame, size_t size,
                     const struct pymq_get *get, const uint8_t *group, uint32_t group_size, int32_t timeout_ms);
 /* End holds: of a topic (group empty), a group (topic empty) or all (both empty). Native ones are run again without

@@ -211,6 +211,20 @@ int pymq_store_record(struct pymq_store *store, int64_t physical_offset, uint32_
 size_t pymq_store_records(struct pymq_store *store, const struct pymq_cq_unit *units, size_t count,
                           struct pymq_span *spans, size_t span_max, size_t *span_count, int *status);
 
+/* Records looked at in turn, to decide about them: a pointer is good until the next look. What is pinned meanwhile is
+ * one window of the log. */
+struct pymq_record_reader {
+    struct pymq_store *store;
+    void *window; /* opaque; NULL: none */
+    const uint8_t *data;
+    int64_t window_begin, window_end; /* physical offsets */
+    struct pymq_span alone;           /* a record that lies in no single window */
+};
+void pymq_record_reader_begin(struct pymq_record_reader *reader, struct pymq_store *store);
+/* PYMQ_OK; PYMQ_ENOTFOUND when it is not there (any more), PYMQ_ECORRUPT when none begins there, PYMQ_EIO. */
+int pymq_record_reader_at(struct pymq_record_reader *reader, const struct pymq_cq_unit *unit, const uint8_t **record);
+void pymq_record_reader_end(struct pymq_record_reader *reader);
+
 /* Whether reading these bytes of the log (these units) would not wait for the disk, as far as the kernel tells. */
 bool pymq_store_is_resident(struct pymq_store *store, int64_t physical_offset, int64_t size);
 bool pymq_queue_is_resident(struct pymq_store *store, struct pymq_queue *queue, int64_t offset, int64_t count);

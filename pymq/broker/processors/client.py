@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from pymq.broker import names
 from pymq.broker.clients import ClientChannel
+from pymq.broker.filters import compile_typed
+from pymq.broker.processors.pull_checks import CLASS_FILTER_GONE, FILTER_NOT_SUPPORTED
 from pymq.broker.request_fields import text_field
 from pymq.broker.subscriptions import CONSUME_ACTIVELY, TAG_TYPE, ConsumerData, Heartbeat
 from pymq.broker.topic_config import PERM_READ_WRITE
+from pymq.filter import FilterError
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -99,11 +102,18 @@ class ClientProcessor:
         document = json_dialect.loads(command.body) if command.body else None
         subscription = document.get("subscriptionData") if isinstance(document, dict) else None
         kind = str((subscription or {}).get("expressionType") or TAG_TYPE)
-        if kind != TAG_TYPE:
-            # Differs: enablePropertyFilter=true is not enough yet, because expressions are not evaluated.
-            raise RemotingError(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
-            )
+        if (subscription or {}).get("classFilterMode") is True:
+            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"a class filter was asked for, {CLASS_FILTER_GONE}")
+        if kind == TAG_TYPE:
+            return command.reply()
+        if not self._broker.config.enable_property_filter:
+            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"{FILTER_NOT_SUPPORTED} {kind}")
+        try:
+            compile_typed(str((subscription or {}).get("subString") or ""), kind)
+        except FilterError as error:
+            log.warning("filter refused client=%s: %s", request.peer, error)
+            # Differs: 5.5.0 says "Invalid MessageSelector. " and not where.
+            raise RemotingError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}") from error
         return command.reply()
 
     async def consumer_list(self, request: Request) -> Command:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from pymq._core._serve import (
     GetResult,
 )
 from pymq.broker.groups import SubscriptionGroup
-from pymq.broker.processors.pull_checks import Pull, check_pull, find_subscription
+from pymq.broker.processors.pull_checks import Pull, Wanted, check_pull, find_subscription, wanted_messages
 from pymq.broker.queue_info import queue_range
 from pymq.broker.topic_config import TopicConfig
 from pymq.errors import StoreError
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 COMMIT_OFFSET, SUSPEND = 1 << 0, 1 << 1  # of sysFlag
 MASTER_ID = 0
 SUSPEND_MS_MAX = 24 * 3600 * 1000
-TAGS_MAX = 64  # filtered natively
 OFFSET_RESET = "OFFSET_RESET"
 TOO_MANY_HELD = "too many pulls are held"
 STOPPING = "the broker is stopping"
@@ -104,19 +104,18 @@ class PullProcessor:
         subscription = find_subscription(self._broker, pull, group)
         if isinstance(subscription, Command):
             return subscription
-        hashes: Sequence[int] | None = None
-        # Differs: with more tags than a filter holds every message goes out; clients look at the tag themselves anyway.
-        if not subscription.is_all and not subscription.class_filter_mode and len(subscription.tag_hashes) <= TAGS_MAX:
-            hashes = tuple(subscription.tag_hashes)
+        wanted = wanted_messages(self._broker, pull, subscription)
+        if isinstance(wanted, Command):
+            return wanted
         outcome = self._reset(pull)
         if outcome is None:
-            outcome = await self._read(pull, hashes)
+            outcome = await self._read(pull, wanted)
         if first_pass and pull.sys_flag & COMMIT_OFFSET:
             self._broker.serve.offset_commit(
                 pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"), request.connection
             )
         if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and pull.sys_flag & SUSPEND:
-            held = self._hold(pull, hashes)
+            held = self._hold(pull, wanted)
             if held:
                 return None
             if held is not None:  # otherwise the broker stops
@@ -140,20 +139,17 @@ class PullProcessor:
         )  # fmt: skip
         return Outcome(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, begin, low, high)
 
-    async def _read(self, pull: Pull, hashes: Sequence[int] | None) -> Outcome:
+    async def _read(self, pull: Pull, wanted: Wanted) -> Outcome:
         """Read what is in memory here, anything else off the loop."""
         serve = self._broker.serve
         try:
-            found = serve.get(
-                pull.topic, pull.queue_id, pull.offset, pull.number("maxMsgNums"), 0, hashes, no_wait=True
-            )
+            get = functools.partial(
+                serve.get, pull.topic, pull.queue_id, pull.offset, pull.number("maxMsgNums"), 0, wanted.tag_hashes,
+                program=wanted.program,
+            )  # fmt: skip
+            found = get(no_wait=True)
             if found.status == GET_COLD:
-                loop = asyncio.get_running_loop()
-                found = await loop.run_in_executor(
-                    self._broker.executor,
-                    serve.get,
-                    pull.topic, pull.queue_id, pull.offset, pull.number("maxMsgNums"), 0, hashes,
-                )  # fmt: skip
+                found = await asyncio.get_running_loop().run_in_executor(self._broker.executor, get)
         except StoreError as error:
             log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
@@ -170,7 +166,7 @@ class PullProcessor:
             found.body,
         )
 
-    def _hold(self, pull: Pull, hashes: Sequence[int] | None) -> bool | None:
+    def _hold(self, pull: Pull, wanted: Wanted) -> bool | None:
         config = self._broker.config
         wait_ms = pull.number("suspendTimeoutMillis") if config.long_polling_enable else config.short_polling_time_mills
         return self._broker.serve.hold(
@@ -181,7 +177,8 @@ class PullProcessor:
             pull.offset,
             pull.group,
             min(max(wait_ms, 0), SUSPEND_MS_MAX),
-            hashes,
+            wanted.tag_hashes,
+            wanted.program,
         )
 
     def _answer(self, command: Command, outcome: Outcome, group: SubscriptionGroup, topic: TopicConfig) -> Command:
