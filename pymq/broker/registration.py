@@ -46,6 +46,7 @@ class Registration:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended = False
         self._failing: set[str] = set()
+        self._told: DataVersion | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -81,6 +82,10 @@ class Registration:
         """Tell every name server of these topics alone, and wait for them a little while."""
         if self._ended or not self._addresses:
             return
+        # A name server takes a topic it knows already only with a version it does not know: two topics changed at once
+        # would be told with the same one, and the second be ignored until something else changes.
+        if self._broker.topics.version == self._told:
+            self._broker.topics.version.advance(self._broker.clock)
         body = self._body(configs)
         tasks = [self._spawn(self._register_one(address, body, True)) for address in self._addresses]
         await asyncio.wait(tasks, timeout=NEW_TOPIC_WAIT_S)
@@ -172,6 +177,7 @@ class Registration:
         both = permission & (PERM_READ | PERM_WRITE) == PERM_READ | PERM_WRITE
         shown = [config if both else dataclasses.replace(config, perm=config.perm & permission) for config in configs]
         version = self._broker.topics.version
+        self._told = dataclasses.replace(version)
         if self._broker.config.compressed_register:
             return compressed_body(version, shown)
         document = {

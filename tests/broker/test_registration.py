@@ -83,6 +83,24 @@ def test_a_new_topic_is_told_alone(broker):
     assert [list(table) for table in tables] == [["orders"], ["orders"]]
 
 
+def test_a_topic_changed_together_with_another_is_not_ignored_by_name_servers(broker):
+    """Goal: each change is taken. Method: a beat and two changes without a change of version between: three versions.
+
+    A name server takes a topic that it knows only with a version that it does not: a second change with the same
+    version left clients with the old number of queues until something else changed.
+    """
+    registration, client = make(broker, "ns1:9876")
+
+    async def tell():
+        await registration.register_all()
+        await registration.register_topics([TopicConfig(topic_name="orders")])
+        await registration.register_topics([TopicConfig(topic_name="payments")])
+
+    asyncio.run(tell())
+    versions = [json.loads(command.body)["topicConfigSerializeWrapper"]["dataVersion"] for _, command in client.calls]
+    assert len({tuple(version.items()) for version in versions}) == len(versions) == 3
+
+
 def test_one_name_server_that_fails_does_not_keep_the_others_from_knowing(broker, caplog):
     """Goal: independence. Method: one refused, one answering an error, then well again."""
     registration, client = make(broker)
