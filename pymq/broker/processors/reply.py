@@ -97,7 +97,7 @@ class ReplyProcessor:
 
     async def _push(self, request: Request, sent: SendMessageRequestHeader) -> str:
         """Pass the reply on to who asked; the reason why not, or an empty text."""
-        properties = texts.parse(sent.properties)
+        properties = self._properties(sent.properties)
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
             log.warning("reply to nobody topic=%s peer=%s", sent.topic, request.peer)
@@ -145,7 +145,7 @@ class ReplyProcessor:
                 self._broker,
                 topic.topic_name,
                 queue_id,
-                texts.parse(header.properties),
+                self._properties(header.properties),
                 needed(header.sys_flag, "sysFlag"),
                 header.reconsume_times,
                 self._broker.clock.now_ms(),
@@ -180,6 +180,10 @@ class ReplyProcessor:
             fields = place | self._broker_fields()
         code = ResponseCode.SYSTEM_ERROR if problem else ResponseCode.SUCCESS
         return request.command.reply(code, problem or None, fields)
+
+    def _properties(self, text: str | None) -> dict[str, str]:
+        """The properties of a reply; the broker says its region and its tracing in them, as with any message."""
+        return texts.parse(text) | self._broker_fields()
 
     def _broker_fields(self) -> dict[str, str]:
         config = self._broker.config
