@@ -407,7 +407,8 @@ class TimerStore:
     def _reput(self, unit: Unit, now_ms: int) -> Reput:
         added = f"{names.ENQUEUE_MS}\x01{unit.written_ms}\x02{names.DEQUEUE_MS}\x01{now_ms}\x02"
         if not unit.magic & MAGIC_ROLL:
-            return Reput(unit.offset, remove=MOVED, set=added.encode())
+            # Compat: REAL_TOPIC and REAL_QID stay; 5.5.0 clears them too late, and consumers see them.
+            return Reput(unit.offset, set=added.encode())
         message = self._source.record(unit.offset)
         times = message.properties.get(names.ROLL_TIMES, "0") if message is not None else "0"
         added += f"{names.ROLL_TIMES}\x01{int(times) + 1 if times.isdecimal() else 1}\x02"
