@@ -70,15 +70,18 @@ demo: build ## a demonstration of the embedded store
 test: build native-build interop-tools ## every test that fits in a few minutes
 	$(PY) tools/run_tests.py $(PYTEST_ARGS)
 
-.PHONY: interop-tools interop-apache
+.PHONY: interop-tools interop-apache interop-modes
 interop-tools:
 	@if [ -d tests/interop ]; then \
 		{ tools/need.sh javac openjdk-17-jdk-headless && tools/need.sh mvn maven && tools/need.sh go golang-go && \
 		tools/need.sh openssl openssl; } || \
 		echo "test: without a JDK, Maven, Go and openssl interop tests are skipped (an error with PYMQ_CI=1)"; fi
 
-interop-apache: build interop-tools ## the client scenarios of tests/interop/clients against Apache RocketMQ, to test the scenarios
-	PYMQ_INTEROP_TARGET=apache $(PY) -m pytest tests/interop/clients $(PYTEST_ARGS)
+interop-apache: build interop-tools ## tests/interop/clients and /scenarios against Apache RocketMQ, to test the tests
+	PYMQ_INTEROP_TARGET=apache $(PY) -m pytest tests/interop/clients tests/interop/scenarios $(PYTEST_ARGS)
+
+interop-modes: build interop-tools ## all of tests/interop/scenarios in every mode: data plane, flush, transient pool
+	PYMQ_INTEROP_MODES=all $(PY) -m pytest tests/interop/scenarios --timeout=1800 $(PYTEST_ARGS)
 
 lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, clang's warnings, our own C rules, the tidy test
 	$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py

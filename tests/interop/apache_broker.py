@@ -106,11 +106,11 @@ def free_ports() -> int:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        if all(_is_free(candidate) for candidate in (port - 2, port, port + 1)):
+        if all(is_free(candidate) for candidate in (port - 2, port, port + 1)):
             return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     """Whether a server could listen there: on every address, as the broker's HA does, hence no client's end may be."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -32,6 +32,9 @@ STOP_TIMEOUT_SECONDS = 30.0
 # Enough for machines that do several things at once; the default 200 ms is for the abuse tests.
 SEND_QUEUE_WAIT_MS = 10_000
 
+# How a JVM ends after SIGTERM, however orderly.
+JVM_TERMINATED = 128 + signal.SIGTERM
+
 
 class ServerError(Exception):
     """A server did not start or did not stop; the message carries the end of what it printed."""
@@ -110,7 +113,7 @@ class ServerProcess:
         # The Java servers' logging library reports on its own configuration, at length.
         return re.sub(r"(?m)^.*\|-INFO.*\n", "", self.console())[-3000:]
 
-    def stop(self) -> None:
+    def stop(self, status_wanted: int = 0) -> None:
         """SIGTERM, and the process must end by itself, in order and without a complaint."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -120,7 +123,7 @@ class ServerProcess:
             raise ServerError(
                 f"{self.label} did not stop within {STOP_TIMEOUT_SECONDS} s of SIGTERM:\n{self._last_words()}"
             ) from problem
-        if status != 0 or "Traceback" in self.console():
+        if status != status_wanted or "Traceback" in self.console():
             raise ServerError(f"{self.label} ended with status {status}:\n{self._last_words()}")
 
     def kill(self) -> None:
@@ -168,12 +171,27 @@ def _start(label: str, home: Path, command: Callable[[int], Sequence[str]]) -> t
     raise ServerError(f"{label}: no port could be had in {PORT_ATTEMPTS} attempts")
 
 
+def _started(
+    label: str, home: Path, command: Callable[[int], Sequence[str]], port: int | None
+) -> tuple[ServerProcess, str]:
+    """The server at *port*, or at one of the kernel's choice."""
+    if port is None:
+        return _start(label, home, command)
+    return ServerProcess(label, command(port), home), f"127.0.0.1:{port}"
+
+
 @contextmanager
-def apache_name_server(apache: Toolchain, home: Path, certificate: Certificate | None = None) -> Iterator[str]:
+def apache_name_server(
+    apache: Toolchain,
+    home: Path,
+    certificate: Certificate | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """Apache's name server; gives its address."""
 
     def command(port: int) -> list[str]:
-        conf = _write_properties(home / "namesrv.conf", {"listenPort": str(port), "bindAddress": "127.0.0.1"})
+        properties = {"listenPort": str(port), "bindAddress": "127.0.0.1", **(settings or {})}
+        conf = _write_properties(home / "namesrv.conf", properties)
         options = [f"-D{name}={value}" for name, value in tls_settings(certificate).items()]
         return apache.command(NAME_SERVER_MAIN_CLASS, "-c", conf, home=home, options=options)
 
@@ -193,8 +211,14 @@ def apache_broker(
     name: str,
     certificate: Certificate | None = None,
     settings: Mapping[str, str] | None = None,
+    port: int | None = None,
+    in_order: bool = False,
 ) -> Iterator[str]:
-    """Apache's broker, registered with *namesrv*; gives its address. It is killed: its own stop takes ten seconds."""
+    """Apache's broker, registered with *namesrv*; gives its address.
+
+    It is killed, for its own stop takes ten seconds, unless it is to be stopped *in_order*. With the home and the
+    *port* of one that was stopped, it is that broker again.
+    """
 
     def command(port: int) -> list[str]:
         # Its timer stays on, though it costs 100 MiB of files: without it, Apache 5.5.0 cannot delete a topic.
@@ -203,20 +227,24 @@ def apache_broker(
         options = [f"-D{name}={value}" for name, value in tls_settings(certificate).items()]
         return apache.command(BROKER_MAIN_CLASS, "-c", conf, home=home, options=options)
 
-    server, address = _start("Apache's broker", home, command)
+    server, address = _started("Apache's broker", home, command, port)
     try:
         yield address
+        if in_order:
+            server.stop(JVM_TERMINATED)
     finally:
         server.kill()
 
 
 @contextmanager
-def pymq_name_server(home: Path, certificate: Certificate | None = None) -> Iterator[str]:
+def pymq_name_server(
+    home: Path, certificate: Certificate | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """`python -m pymq.namesrv`; gives its address. Stopped in order at the end of the block."""
 
     def command(port: int) -> list[str]:
         properties = {"listenPort": str(port), "bindAddress": "127.0.0.1", **tls_settings(certificate)}
-        conf = _write_properties(home / "namesrv.conf", properties)
+        conf = _write_properties(home / "namesrv.conf", {**properties, **(settings or {})})
         return [sys.executable, "-m", "pymq.namesrv", "-c", conf]
 
     server, address = _start("pymq's name server", home, command)
@@ -248,10 +276,7 @@ def pymq_broker(
         conf = _write_properties(home / "broker.conf", properties)
         return [sys.executable, "-m", "pymq.broker", "-c", conf, "-n", namesrv]
 
-    if port is None:
-        server, address = _start("pymq's broker", home, command)
-    else:
-        server, address = ServerProcess("pymq's broker", command(port), home), f"127.0.0.1:{port}"
+    server, address = _started("pymq's broker", home, command, port)
     try:
         yield address
         server.stop()

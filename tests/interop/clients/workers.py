@@ -97,10 +97,10 @@ class ClientWorker:
                 raise ClientError(f"{self.label} is gone\n{self._last_words()}") from problem
             return number
 
-    def finish(self, number: int) -> dict[str, Any]:
+    def finish(self, number: int, timeout_s: float = CALL_TIMEOUT_SECONDS) -> dict[str, Any]:
         """The answer to a request; a client that threw is an error here."""
         with self._changed:
-            self._wait(lambda: number in self._answers, CALL_TIMEOUT_SECONDS, lambda: f"answer request {number}")
+            self._wait(lambda: number in self._answers, timeout_s, lambda: f"answer request {number}")
             answer = self._answers.pop(number)
         if "error" in answer:
             raise ClientError(f"{self.label}: {answer['error']}")

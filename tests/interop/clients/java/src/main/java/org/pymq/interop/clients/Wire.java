@@ -16,18 +16,18 @@ import java.nio.charset.StandardCharsets;
  *
  * The JSON library is the one both client versions bring along.
  */
-final class Wire {
+public final class Wire {
     private final BufferedReader source = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private final PrintStream target =
         new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
 
     /** The next object, or null at the end of input. */
-    JSONObject receive() throws IOException {
+    public JSONObject receive() throws IOException {
         String text = source.readLine();
         return text == null ? null : JSON.parseObject(text);
     }
 
-    synchronized void send(JSONObject line) {
+    public synchronized void send(JSONObject line) {
         target.println(line.toString(SerializerFeature.WriteMapNullValue));
         target.flush();
     }
