@@ -195,6 +195,19 @@ def test_an_offset_that_does_not_fit_its_queue_is_corrected(tmp_path, caplog, sa
     assert ("delay offset corrected" in caplog.text) is (said == "2:99")
 
 
+def test_offsets_that_are_gone_are_said_to_be(tmp_path, caplog):
+    """Symptom: with an empty delayOffset.json everything in the log came again, without a word."""
+    with running(tmp_path) as (broker, wire):
+        create_topic(wire, "Lost")
+        delay(wire, "Lost", 2)
+        arrived(broker, "Lost")
+    for path in (tmp_path / "config").glob("delayOffset.json*"):
+        path.write_text("")
+    with caplog.at_level(logging.ERROR, "pymq.broker.schedule"), running(tmp_path) as (broker, wire):
+        assert len(arrived(broker, "Lost", 2)) == 2
+    assert "delay offsets are gone" in caplog.text
+
+
 def test_offsets_of_a_store_that_was_emptied_lose_no_new_message(tmp_path):
     """config/ was kept, the log was not: the file says 7, the queue begins at 0."""
     (tmp_path / "config").mkdir()
@@ -205,7 +218,17 @@ def test_offsets_of_a_store_that_was_emptied_lose_no_new_message(tmp_path):
         assert arrived(broker, "Emptied")[0].body == b"first"
 
 
-@pytest.mark.parametrize("text", ['{"offsetTable":{2:"x"}}', '{"offsetTable":{x:2}}', '{"offsetTable":{0:2}}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"offsetTable":{2:true}}',
+        '{"offsetTable":{2:-1}}',
+        '{"offsetTable":{2:"x"}}',
+        '{"offsetTable":{x:2}}',
+        '{"offsetTable":{0:2}}',
+        "{",
+    ],
+)
 def test_an_offset_file_that_cannot_be_read_ends_the_start_by_name(tmp_path, text):
     """Beginning at 0 would deliver everything in the log again."""
     (tmp_path / "config").mkdir()

@@ -212,6 +212,20 @@ def test_a_message_that_is_not_there_is_an_error(shared, group):
     assert broker.topics.get(f"%DLQ%{group}") is None
 
 
+@pytest.mark.parametrize("properties", ["DELAY\x016\x02", "TRAN_MSG\x01true\x02PGROUP\x01p\x02"])
+def test_what_was_never_delivered_cannot_be_sent_back(shared, group, properties):
+    """Symptom: a half message became visible to whoever sent its place in the log back."""
+    _, wire = shared
+    create_topic(wire, "Hidden")
+    answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("Hidden", 0, properties), b"hidden")
+    assert answer.code == ResponseCode.SUCCESS, answer
+    offset = int(answer.fields["msgId"][16:], 16)
+    fields = {"group": group, "offset": str(offset), "delayLevel": "0"}
+    refused = wire.call(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == f"look message by offset failed, {offset}"
+
+
 @pytest.mark.parametrize("field", ["group", "offset", "delayLevel"])
 def test_a_header_without_what_it_needs_is_an_error_by_name(shared, field):
     """As the Java header checks it."""

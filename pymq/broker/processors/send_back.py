@@ -37,6 +37,16 @@ FIRST_LEVEL = 3  # of the first time a message comes back; one more each time
 DLQ_QUEUES = 1
 INT32_MAX = 2**31 - 1
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT, DELAY = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT", "DELAY"
+# What lies there was never delivered to a consumer, so none can send it back.
+INNER_TOPICS = frozenset(
+    {
+        names.SCHEDULE_TOPIC,
+        names.HALF_TOPIC,
+        names.OP_HALF_TOPIC,
+        names.ROCKSDB_HALF_TOPIC,
+        names.ROCKSDB_OP_HALF_TOPIC,
+    }
+)
 LATE = "stored, but not on stable storage in time: it may come back although this was not acknowledged"
 
 log = logging.getLogger("pymq.broker")
@@ -72,6 +82,9 @@ class SendBackProcessor:
             return request.command.reply()
         topic = await self._retry_topic(group, header)
         message = await self._original(header.offset)
+        if message.topic in INNER_TOPICS or message.topic.startswith(names.SYSTEM_TOPIC_PREFIX):
+            # Differs: Apache puts it again, and a half message is seen by whoever knows where it lies.
+            raise SendRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         times_max = group.retry_max_times
         if request.command.version >= V3_4_9 and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times

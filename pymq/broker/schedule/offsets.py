@@ -52,16 +52,22 @@ class DelayOffsets:
         Raises:
             CorruptFileError: file and backup are unreadable, or an offset is no number.
         """
-        document = self._file.load() or {}
+        found = self._file.load()
+        document = found or {}
         self.version = DataVersion.from_json(document.get("dataVersion")) or self.version
         offsets = self._table(document, OFFSETS)
         failed = self._table(document, FAILED)
         ranges = self._ranges()
+        if found is None and any(high > low for low, high in ranges.values()):
+            log.error(
+                "delay offsets are gone path=%s: levels begin with their oldest message, and deliver it again",
+                self._file.path,
+            )
         for level in sorted({*range(1, level_max + 1), *offsets, *(queue_id + 1 for queue_id in ranges)}):
             low, high = ranges.get(level - 1, (0, 0))
             aside = failed.get(level, [])
             offset = offsets.get(level, 0)
-            if not isinstance(offset, int) or not isinstance(aside, list) or not all(type(at) is int for at in aside):
+            if not isinstance(aside, list) or not all(type(at) is int and at >= 0 for at in (offset, *aside)):
                 raise CorruptFileError(f"{self._file.path}: level {level}: {offset!r}, {aside!r} are no offsets")
             corrected = min(max(offset, low), high)
             if corrected != offset and level in offsets:
