@@ -80,6 +80,10 @@ static int send_back(struct pymq_serve_reactor *state, struct pymq_connection *c
                      const struct pymq_command *command, const struct back *back, const struct pymq_group *group,
                      const struct pymq_topic *retry_topic, const struct pymq_record *record) {
     const struct pymq_serve *serve = state->serve;
+    /* A half message, or one that waits for its time, must not be shown to anybody by being sent back. */
+    const struct pymq_topic *topic = pymq_topic_find(&serve->tables, record->topic.data, record->topic.size);
+    if (topic == NULL || (topic->flags & PYMQ_TOPIC_SEND_SPECIAL) != 0)
+        return PYMQ_HAND_OVER + PYMQ_REASON_MESSAGE;
     int32_t times_max = back->times_max != INT32_MIN && command->version >= VERSION_WITH_MAXIMUM
                             ? back->times_max
                             : group->retry_max_times;

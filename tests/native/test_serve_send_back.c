@@ -15,6 +15,16 @@ static void publish_retry_group(const char *group, int32_t queues, int32_t times
     CHECK_EQ(pymq_serve_publish_group(served.serve, &row), PYMQ_OK);
 }
 
+static void publish_system(const char *topic, int32_t queues) {
+    struct pymq_topic_row row = {.name = (const uint8_t *)topic,
+                                 .name_size = (uint32_t)strlen(topic),
+                                 .permission = 6,
+                                 .read_queues = queues,
+                                 .write_queues = queues,
+                                 .flags = PYMQ_TOPIC_SEND_SPECIAL};
+    CHECK_EQ(pymq_serve_publish_topic(served.serve, &row), PYMQ_OK);
+}
+
 static void start_with(const char *name, struct pymq_store_config *store) {
     struct pymq_serve_config config = serve_config();
     CHECK_EQ(pymq_delay_levels_parse("1s 5s 10s 20s 30s", &store->delay_levels), PYMQ_OK);
@@ -22,7 +32,8 @@ static void start_with(const char *name, struct pymq_store_config *store) {
     config.hot_bytes = 0; /* always ask whether a record is in memory */
     serve_start(name, store, &config);
     publish("TopicA", 4);
-    publish(SCHEDULE, 18);
+    publish_system(SCHEDULE, 18);
+    publish_system("RMQ_SYS_TRANS_HALF_TOPIC", 1);
     publish(RETRY, 1);
     publish_retry_group("group", 1, 16);
     connection = fake_connect(0);
@@ -92,10 +103,14 @@ static void test_a_message_waits_under_its_level_for_the_retry_topic(void) {
     CHECK_EQ(record.born_timestamp_ms, 12345);
     CHECK_EQ(record.born_host.port, 77);
     CHECK_EQ(record.flag, 5);
-    struct pymq_put again = {.physical_offset = record.physical_offset};
+    struct pymq_reput delivery = {.source = record.physical_offset, .queue_id = -1, .reconsume_times = -1};
+    delivery.remove = text("DELAY\x02");
     pymq_span_release(served.store, &span);
 
-    /* And back once more: it keeps where it came from, and waits longer. */
+    /* Delivered, and back once more: it keeps where it came from, and waits longer. */
+    CHECK_EQ(pymq_serve_reput(served.serve, &delivery, 1, false), 1);
+    CHECK_EQ(pymq_store_wait_dispatched(served.store, 5000), PYMQ_OK);
+    struct pymq_put again = {.physical_offset = delivery.physical_offset};
     CHECK_EQ(send_back(&again, "0"), PYMQ_SERVED);
     check_answer(0);
     stored_record(SCHEDULE, 3, 0, &span, &record);
@@ -168,6 +183,16 @@ static void test_what_is_not_there_is_left_to_python(void) {
     serve_end();
 }
 
+static void test_messages_that_wait_are_not_shown_by_sending_them_back(void) {
+    start("hidden");
+    struct pymq_put half = stored("RMQ_SYS_TRANS_HALF_TOPIC", PROPERTIES, 0), delayed = stored(SCHEDULE, PROPERTIES, 0);
+    struct pymq_put nowhere = stored("Unknown", PROPERTIES, 0);
+    CHECK_EQ(send_back(&half, "0"), PYMQ_HAND_OVER + PYMQ_REASON_MESSAGE);
+    CHECK_EQ(send_back(&delayed, "0"), PYMQ_HAND_OVER + PYMQ_REASON_MESSAGE);
+    CHECK_EQ(send_back(&nowhere, "0"), PYMQ_HAND_OVER + PYMQ_REASON_MESSAGE);
+    serve_end();
+}
+
 static void test_retry_queues_are_spread_over(void) {
     start("spread");
     publish(RETRY, 3);
@@ -234,6 +259,7 @@ int main(void) {
     RUN(test_a_message_waits_under_its_level_for_the_retry_topic);
     RUN(test_dead_letters_are_left_to_python);
     RUN(test_what_is_not_there_is_left_to_python);
+    RUN(test_messages_that_wait_are_not_shown_by_sending_them_back);
     RUN(test_retry_queues_are_spread_over);
     RUN(test_a_store_that_refuses_says_so);
     RUN(test_answers_wait_for_the_disk_and_say_when_it_is_late);

@@ -1,4 +1,6 @@
 /* END_TRANSACTION, natively: who may end a half message, once and by whom, and what becomes of it. */
+#include <pthread.h>
+
 #include "../../csrc/serve/transactions.h"
 #include "serve_help.h"
 
@@ -227,6 +229,64 @@ static void test_claims_are_remembered_while_the_floor_moves(void) {
     serve_end();
 }
 
+/* ---- claims from several threads ------------------------------------------------------------------------------- */
+
+enum { CLAIMERS = 4, CLAIMED_OFFSETS = 20000 };
+
+struct claimer {
+    pthread_t thread;
+    bool native;
+    uint8_t mine[CLAIMED_OFFSETS];
+};
+
+static void *claim_all(void *context) {
+    struct claimer *claimer = context;
+    for (int64_t i = 0; i < CLAIMED_OFFSETS; i++) {
+        int64_t offset = i * 7919 % CLAIMED_OFFSETS; /* all of them, in leaps */
+        if (!claimer->native) {
+            claimer->mine[offset] = pymq_serve_transaction_claim(served.serve, offset);
+            continue;
+        }
+        claimer->mine[offset] = pymq_transaction_claim_native(served.serve, offset, 0);
+        if (claimer->mine[offset] && offset % 11 == 0) { /* the store refuses: another may have it */
+            pymq_transaction_unclaim_native(served.serve, offset);
+            claimer->mine[offset] = 0;
+        } else if (claimer->mine[offset]) {
+            pymq_transaction_note(served.serve, offset, PYMQ_SYS_TRANSACTION_COMMIT);
+        }
+    }
+    return NULL;
+}
+
+static void test_of_all_who_want_to_end_a_half_one_may(void) {
+    start("claimers");
+    struct claimer *claimers = calloc(CLAIMERS, sizeof *claimers);
+    for (int i = 0; i < CLAIMERS; i++) {
+        claimers[i].native = i < CLAIMERS - 1;
+        CHECK_EQ(pthread_create(&claimers[i].thread, NULL, claim_all, &claimers[i]), 0);
+    }
+    int noted = 0;
+    struct pymq_transaction_end ends[64];
+    for (int i = 0; i < 200; i++)
+        noted += (int)pymq_serve_transactions_ended(served.serve, ends, 64);
+    for (int i = 0; i < CLAIMERS; i++)
+        CHECK_EQ(pthread_join(claimers[i].thread, NULL), 0);
+    int natives = 0;
+    for (int offset = 0; offset < CLAIMED_OFFSETS; offset++) {
+        int claims = 0;
+        for (int i = 0; i < CLAIMERS; i++) {
+            claims += claimers[i].mine[offset];
+            natives += claimers[i].native && claimers[i].mine[offset];
+        }
+        CHECK(claims == 1 || (claims == 0 && offset % 11 == 0));
+    }
+    for (size_t got; (got = pymq_serve_transactions_ended(served.serve, ends, 64)) > 0;)
+        noted += (int)got;
+    CHECK_EQ(noted, natives);
+    free(claimers);
+    serve_end();
+}
+
 static void test_a_commit_the_store_refuses_may_be_tried_again(void) {
     start("refused");
     struct pymq_put half = half_with("");
@@ -281,6 +341,7 @@ int main(void) {
     RUN(test_halves_of_an_earlier_start_are_handed_over);
     RUN(test_what_the_control_loop_claims_is_its_own);
     RUN(test_claims_are_remembered_while_the_floor_moves);
+    RUN(test_of_all_who_want_to_end_a_half_one_may);
     RUN(test_a_commit_the_store_refuses_may_be_tried_again);
     RUN(test_an_answer_waits_for_the_disk);
     return check_summary();
