@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 import pymq
 from pymq.broker import names
 from pymq.broker.transaction import checks
+from pymq.clock import ManualClock
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.json_dialect import loads
 from tests.broker.transactions import COMMIT, ROLLBACK, SMALL, UNKNOWN, DrivenBroker, Producer
@@ -322,6 +325,29 @@ def test_no_half_is_asked_about_before_its_time(driven, producer):
     assert len(driven.halves()) == 1
     driven.round(after_s=0.001)
     assert len(driven.halves()) == 2
+
+
+def test_a_clock_that_went_back_keeps_nobody_from_asking(driven, producer):
+    """TXN-20: Apache waits until it has caught up."""
+    producer.half(b"lost")
+    driven.clock.advance(7200)
+    producer.heartbeat()
+    driven.clock = driven.broker.clock = ManualClock(datetime.now(UTC) - timedelta(hours=1))
+    driven.round(0)
+    (check,) = producer.checked()
+    assert producer.answer(check).code == ResponseCode.SUCCESS
+
+
+def test_every_place_in_the_log_can_be_asked_for(driven, producer):
+    """What a producer says of places is not trusted: any byte of the log, and only the half's own ends it."""
+    producer.half(b"a" * 40)
+    half = producer.half(b"b" * 40)
+    place = int(half.fields["msgId"][-16:], 16)
+    for offset in [*range(place - 60, place), *range(place + 1, place + 60), (1 << 63) - 1]:
+        answer = producer.end(half, commitLogOffset=str(offset))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert not committed(driven)
+    assert producer.end(half).code == ResponseCode.SUCCESS
 
 
 def test_a_half_has_its_own_time(driven, producer):

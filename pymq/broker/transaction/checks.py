@@ -92,11 +92,15 @@ class CheckRounds:
     # ---- looking at new ones -------------------------------------------------------------------------------------
 
     async def _scan(self, begin_ms: int) -> None:
-        """Move the cursor to the first half that is too young, or was stored after the round began."""
+        """Move the cursor to the first half that is too young, or was stored after the round began.
+
+        Differs: Apache goes by store times for the latter, and finds nothing while a clock that went back catches up.
+        """
         ledger = self._service.ledger
+        _, end = self._service.queue_range(names.HALF_TOPIC)
         while not self._is_over(begin_ms):
             ledger.advance()
-            low, end = self._service.queue_range(names.HALF_TOPIC)
+            low, _ = self._service.queue_range(names.HALF_TOPIC)
             if ledger.cursor < low:
                 self._service.counts["removed"] += low - ledger.cursor
                 log.error("half messages removed by retention from=%d to=%d", ledger.cursor, low)
@@ -106,7 +110,7 @@ class CheckRounds:
             messages = await self._read(ledger.cursor)
             if messages is None:
                 continue
-            if not all(self._look_at(message, begin_ms) for message in messages):
+            if not all(self._look_at(message) for message in messages if message.queue_offset < end):
                 return
 
     async def _read(self, offset: int) -> list[ReceivedMessage] | None:
@@ -128,7 +132,7 @@ class CheckRounds:
             return None
         return messages
 
-    def _look_at(self, message: ReceivedMessage, begin_ms: int) -> bool:
+    def _look_at(self, message: ReceivedMessage) -> bool:
         """Take note of one at the cursor; False when the round goes no further."""
         ledger = self._service.ledger
         offset = int(message.queue_offset)
@@ -141,7 +145,7 @@ class CheckRounds:
             self._service.counts["unreadable"] += 1
             ledger.unreadable(offset)
             return True
-        if half.store_ms >= begin_ms or (half.immunity_ms < 0 and self._is_immune(half)):
+        if half.immunity_ms < 0 and self._is_immune(half):
             return False
         ledger.wait(half)
         return True

@@ -9,6 +9,7 @@ the transaction ended; the committed message itself is looked for then (`records
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from pymq.broker import names
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PROPERTIES = b"TAGS\x01d\x02"
 SEPARATOR = ","
 DONE_TAG = "d"
+OFFSET = re.compile(r"[0-9]{1,18}")
 
 log = logging.getLogger("pymq.broker")
 
@@ -91,4 +93,4 @@ def read_op(body: bytes, tags: str | None) -> list[int]:
     if tags != DONE_TAG:
         return []
     words = body.decode("ascii", "replace").split(SEPARATOR)
-    return [int(word) for word in words if word.isascii() and word.isdigit()]
+    return [int(word) for word in words if OFFSET.fullmatch(word)]
