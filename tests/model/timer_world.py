@@ -31,7 +31,7 @@ from pymq.broker.timer.source import Timed
 BEGIN_MS = 1_794_800_000_000
 RECORD_SIZE = 100
 REAL_TOPIC = "Orders"
-TURNS_MAX = 200
+TURNS_MAX = 10_000
 
 
 class Crash(Exception):

@@ -6,7 +6,7 @@ One thread does everything here, in turns (`pymq.broker.timer.service` runs them
   into the slot. What is due beyond the roll window goes into an earlier slot with the mark ROLL.
 * **Dequeue** takes the slots that are over, in order of time. A slot is read whole; recalls in it take their messages
   out; the rest is put again, log to log, in batches of one call. Rolled messages go back to the timer topic, and
-  nothing later is dequeued before they are in the wheel again: a recall in their own slot must find them there.
+  their own slot is not dequeued before they are in the wheel again: a recall in it must find them there.
 * **Save**: a progress that is written is one the commit log has on stable storage, so it never runs ahead of what it
   vouches for.
 
@@ -120,7 +120,8 @@ class TimerStore:
         self.stats = TimerStats()
         self._left: list[tuple[int, Unit]] = []  # of a slot that the store refused: (its time, unit)
         self._attempts: dict[int, int] = {}  # messages put off, by commit-log offset
-        self._roll_barrier = 0
+        self._roll_barrier = 0  # the timer topic up to here must be in the wheel,
+        self._roll_due_ms: float = math.inf  # before a slot from this time on is dequeued
         self._end_offset = 0
         self._waiting: Progress | None = None
         self._pending_from = self.checkpoint.pending_from
@@ -315,8 +316,10 @@ class TimerStore:
             self._deliver(left)
         count = 0
         now_ms = self._clock.now_ms()
+        if self.rolls_are_back:
+            self._roll_due_ms = math.inf
         while self._times and self._times[0] + self.precision_ms <= now_ms:
-            if self._left or not self.rolls_are_back or self.stopping():
+            if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
                 return count
             time_ms = heapq.heappop(self._times)
             self._dequeue_slot(time_ms)
@@ -410,7 +413,9 @@ class TimerStore:
             # Compat: REAL_TOPIC and REAL_QID stay; 5.5.0 clears them too late, and consumers see them.
             return Reput(unit.offset, set=added.encode())
         message = self._source.record(unit.offset)
-        times = message.properties.get(names.ROLL_TIMES, "0") if message is not None else "0"
+        properties = message.properties if message is not None else {}
+        times, out_ms = properties.get(names.ROLL_TIMES, "0"), properties.get(names.OUT_MS, "0")
+        self._roll_due_ms = min(self._roll_due_ms, self._slot_of(int(out_ms) if out_ms.isdecimal() else 0))
         added += f"{names.ROLL_TIMES}\x01{int(times) + 1 if times.isdecimal() else 1}\x02"
         return Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, set=added.encode())
 
