@@ -128,6 +128,24 @@ def test_messages_of_one_slot_keep_their_order(broker, wire):
     assert min(message.store_timestamp_ms for message in found) >= due_ms
 
 
+def test_sync_flush_waits_for_the_disk_and_delivers_all_the_same(tmp_path):
+    """Sends and recalls are answered when they are on disk; what is not visible yet is waited for."""
+    store = SMALL.replace(flush_disk_type="SYNC_FLUSH")
+    with run(tmp_path, store=store) as running, Wire(running.config.listen_port) as wire:
+        create_topic(wire, "Sync")
+        due_ms = int(time.time() * 1000) + 1500
+        handles = []
+        for number in range(6):
+            answer = send(wire, "Sync", {"TIMER_DELIVER_MS": due_ms}, str(number).encode(), key=f"{number:032d}")
+            assert answer.code == ResponseCode.SUCCESS
+            handles.append(answer.fields["recallHandle"])
+        answer = wire.call(RequestCode.RECALL_MESSAGE, {"topic": "Sync", "recallHandle": handles[2]})
+        assert answer.code == ResponseCode.SUCCESS
+        assert int(running.store.watermarks()["flushed"]) == int(running.store.watermarks()["written"])
+        wait_for(running, "Sync", 5)
+        assert [message.body for message in messages(running, "Sync")] == [b"0", b"1", b"3", b"4", b"5"]
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 

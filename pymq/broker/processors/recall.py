@@ -115,4 +115,6 @@ class RecallProcessor:
             )
         except (StoreError, SendRefused) as error:
             raise SendRefused(ResponseCode.SYSTEM_ERROR, FAILED) from error
+        if broker.timer is not None:
+            broker.timer.stored(result)
         return result.end_offset

@@ -241,6 +241,8 @@ class SendProcessor:
         )
         if stored.topic == names.SCHEDULE_TOPIC:
             self._broker.schedule.stored(stored.queue_id, result)
+        elif stored.topic == names.TIMER_TOPIC and self._broker.timer is not None:
+            self._broker.timer.stored(result)
         return queue_id, kept[texts.UNIQUE_KEY], result, handle_of(self._broker.config.broker_name, stored.properties)
 
     def _put_batch(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pymq._scan import java_hash
-from pymq.broker import names
 from pymq.broker.data_version import DataVersion, plain_json
 from pymq.clock import Clock
 from pymq.durable_file import read_file, replace_file
@@ -19,6 +18,7 @@ FILE_NAME = "timermetrics"
 log = logging.getLogger("pymq.broker")
 
 
+@lru_cache(maxsize=1024)
 def topic_hash(topic: str) -> int:
     """What a unit of the timer log keeps of its topic."""
     return java_hash(topic.encode("utf-8"))
@@ -91,12 +91,6 @@ class TimerMetrics:
         self._by_hash = {}
         for topic, count in counts.items():
             self.add(topic, count)
-
-    def keep_only(self, topics: Collection[str]) -> None:
-        """Forget topics that are not among *topics*, except the broker's own."""
-        for topic in list(self._counts):
-            if topic not in topics and not topic.startswith(names.SYSTEM_TOPIC_PREFIX):
-                self.remove(topic)
 
     def document(self) -> dict[str, Any]:
         """As Apache writes it."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from pymq._core._serve import PutResult
 from pymq.broker.timer.source import StoreSource
 from pymq.broker.timer.stats import Rate
 from pymq.broker.timer.store import TimerStore
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 LOOK_MS = 1000  # how often the timer topic is looked at without being told
-SOON_MS = 5  # until what was put again is in its queue
+SOON_MS = 5  # until what was put is in its queue
+FRESH_MS, FRESH_S = 50, 1.0  # how often, and how long, it is looked at for what was announced
 REFUSED_MS = 500  # until a store that refused is asked again
 CLEAN_S = 30.0
 
@@ -35,7 +38,10 @@ class TimerService:
         """For *broker*, whose store and serving are open; `start` opens the timers."""
         self._broker = broker
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pymq-timer")
+        self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._expected = 0  # the timer topic's end, as sends know it
+        self._fresh_s = 0.0  # until when it may grow without being told where to
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._failed = False
@@ -65,7 +71,14 @@ class TimerService:
         self.wake()
 
     def wake(self) -> None:
-        """Something was put into the timer topic, or is about to be in this turn of the loop."""
+        """Something is about to be put into the timer topic, it is not known where. Any thread."""
+        self._fresh_s = time.monotonic() + FRESH_S
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    def stored(self, result: PutResult) -> None:
+        """Something was put into the timer topic, here: that is what to wait for until it is in its queue."""
+        self._fresh_s = 0.0
+        self._expected = max(self._expected, result.queue_offset + 1)
         self._wake.set()
 
     async def stop(self) -> None:
@@ -74,7 +87,7 @@ class TimerService:
             self._thread.shutdown()
             return
         self._stopping = True
-        self.wake()
+        self._wake.set()
         await self._task
         self._task = None
         try:
@@ -138,8 +151,11 @@ class TimerService:
         store, config = self.store, self._broker.config
         if store.is_refused:
             return REFUSED_MS
-        if not store.rolls_are_back or (store.enqueue_behind() and not config.timer_stop_enqueue):
-            return SOON_MS
+        if not config.timer_stop_enqueue:
+            if not store.rolls_are_back or store.queue_offset < self._expected or store.enqueue_behind():
+                return SOON_MS
+            if time.monotonic() < self._fresh_s:
+                return FRESH_MS
         delay_ms = 24 * 3600 * 1000
         due_ms = store.next_due_ms
         if due_ms is not None and not config.timer_stop_dequeue:
@@ -163,5 +179,5 @@ class TimerService:
             "timerEnqueueTps": f"{self.enqueue_rate.value:.1f}",
             "timerDequeueTps": f"{self.dequeue_rate.value:.1f}",
             "pymq.timer.pending_slots": str(self.store.pending_slots),
-            "pymq.timer.needed_from": str(self.store.needed_from()),
+            "pymq.timer.oldest_offset": str(self.store.oldest_offset),
         } | stats.rows()

@@ -154,6 +154,11 @@ class TimerStore:
         """Messages of the timer topic that are not in the wheel yet. Any thread."""
         return max(self._source.queue_range()[1] - self.queue_offset, 0)
 
+    @property
+    def oldest_offset(self) -> int:
+        """The commit-log offset of the oldest message in the wheel, as of the last save; -1 for none. Any thread."""
+        return -1 if self._committed.oldest == math.inf else int(self._committed.oldest)
+
     def needed_from(self) -> int | None:
         """The lowest commit-log offset that a timer still needs; None when none does. Any thread."""
         oldest = min(self._committed.oldest, min(list(self._pending.values()), default=math.inf))
