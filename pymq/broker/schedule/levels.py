@@ -62,4 +62,4 @@ def level_of(properties: dict[str, str]) -> int:
         return 0
     if NUMBER.fullmatch(text) and abs(int(text)) <= INT32_MAX:
         return int(text)
-    raise SendRefused(ResponseCode.SYSTEM_ERROR, f"the property DELAY is no level: {text!r}")
+    raise SendRefused(ResponseCode.SYSTEM_ERROR, f"the property DELAY is no level: {text!r}", has_fields=False)

@@ -23,7 +23,7 @@ VOLATILE_NAMES = frozenset(
 )  # fmt: skip
 ADDRESS = re.compile(r"/?\d+\.\d+\.\d+\.\d+:\d+")
 IDENTITY = re.compile(r"@[0-9a-f]{4,}\b")
-GENERATED_KEYS = frozenset({"UNIQ_KEY"})
+GENERATED_KEYS = frozenset({"UNIQ_KEY", "ORIGIN_MESSAGE_ID"})
 
 
 def normal(step: Step, reply: Reply) -> Normal:

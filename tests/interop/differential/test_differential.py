@@ -17,8 +17,10 @@ from tests.interop.clients.servers import apache_broker, apache_name_server, pym
 from tests.interop.differential.differs import listed
 from tests.interop.differential.run import play
 from tests.interop.differential.sequences import Generator, Step
+from tests.interop.differential.waiting import WaitingGenerator
 
 SEQUENCES = int(os.environ.get("PYMQ_DIFFERENTIAL_SEQUENCES", "200"))
+WAITING_SEQUENCES = int(os.environ.get("PYMQ_WAITING_SEQUENCES", "30"))
 SEED = int(os.environ.get("PYMQ_DIFFERENTIAL_SEED", "1"))
 REPORTED_MAX = 40
 # Without its timer store Apache 5.5.0 cannot delete a topic: it answers a NullPointerException.
@@ -38,8 +40,9 @@ def test_apache_and_pymq_answer_alike(apache: Toolchain, tmp_path: Path) -> None
         pymq_name_server(tmp_path / "ns-pymq") as pymq_ns,
         pymq_broker(tmp_path / "pymq", pymq_ns, name="same") as our_address,
     ):
-        for seed in range(SEED, SEED + SEQUENCES):
-            steps = Generator(seed).steps()
+        sequences = [(seed, Generator(seed).steps()) for seed in range(SEED, SEED + SEQUENCES)]
+        sequences += [(seed, WaitingGenerator(seed).steps()) for seed in range(SEED, SEED + WAITING_SEQUENCES)]
+        for seed, steps in sequences:
             pairs = zip(steps, play(their_address, steps), play(our_address, steps), strict=True)
             for number, (step, (theirs, _), (ours, _)) in enumerate(pairs):
                 answers += 1
