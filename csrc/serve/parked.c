@@ -205,7 +205,8 @@ static void write_frame(struct pymq_serve_reactor *state, pymq_connection_id con
 static void write_plain(struct pymq_serve_reactor *state, const struct pymq_asker *asker, int32_t code,
                         struct pymq_slice remark) {
     uint8_t frame[PYMQ_HEADER_ROOM];
-    write_frame(state, asker->connection, frame, pymq_answer_plain(asker, code, remark, frame, sizeof frame));
+    size_t size = pymq_answer_plain(asker, code, remark, frame, sizeof frame);
+    write_frame(state, asker->connection, frame, size);
 }
 
 static void answer_failed(struct pymq_serve_reactor *state, const struct pymq_parked_entry *entry, int status) {

@@ -83,7 +83,8 @@ static void release(struct pymq_transactions *transactions, int64_t queue_offset
     if (queue_offset < transactions->base ||
         (uint64_t)(queue_offset - transactions->base) / WORD_BITS >= transactions->word_count)
         return;
-    *word_of(transactions, queue_offset, &mask) &= ~mask;
+    uint64_t *word = word_of(transactions, queue_offset, &mask);
+    *word &= ~mask;
 }
 
 /* ---- for reactors ----------------------------------------------------------------------------------------------- */

@@ -68,7 +68,7 @@ static struct request end_request(const struct pymq_put *half, struct numbers *n
 }
 
 static int end_half(const struct pymq_put *half, const char *how, bool oneway) {
-    struct numbers numbers;
+    struct numbers numbers = {0};
     struct request request = end_request(half, &numbers, how, oneway);
     int outcome = offer(connection, &request);
     settle();
@@ -168,13 +168,13 @@ static void test_a_wrong_request_is_handed_over_and_claims_nothing(void) {
         {6, "other", PYMQ_REASON_MESSAGE},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        struct numbers numbers;
+        struct numbers numbers = {0};
         struct request request = end_request(&half, &numbers, "8", true);
         request.fields[wrong[i].field][1] = wrong[i].value;
         CHECK_EQ(offer(connection, &request), PYMQ_HAND_OVER + wrong[i].reason);
     }
     check_none_ended();
-    struct numbers numbers;
+    struct numbers numbers = {0};
     struct request request = end_request(&half, &numbers, "8", true);
     request.fields[6][0] = "other"; /* clients before 4.3 do not say it */
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED);
@@ -290,7 +290,7 @@ static void test_of_all_who_want_to_end_a_half_one_may(void) {
 static void test_a_commit_the_store_refuses_may_be_tried_again(void) {
     start("refused");
     struct pymq_put half = half_with("");
-    struct numbers numbers;
+    struct numbers numbers = {0};
     struct request request = end_request(&half, &numbers, "8", false);
     CHECK_EQ(offer(connection, &request), PYMQ_SERVED); /* collected, and then the store says no */
     pymq_store_set_writable(served.store, false);

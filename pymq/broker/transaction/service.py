@@ -283,6 +283,7 @@ class TransactionService:
 
     def info(self) -> dict[str, str]:
         """For GET_BROKER_RUNTIME_INFO."""
+        self.take_native_ends()
         _, end = self.queue_range(names.HALF_TOPIC)
         table = {name: self.counts[name] for name in COUNTS}
         table["pending"] = self.ledger.pending_count(end)
