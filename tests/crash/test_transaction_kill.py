@@ -120,14 +120,15 @@ class Producer:
         self.waiting[wire.post(Command(RequestCode.END_TRANSACTION, fields))] = ("end", body)
 
 
-def start(directory: Path) -> BrokerProcess:
+def start(directory: Path, plane: str) -> BrokerProcess:
     """A broker that checks often."""
-    return BrokerProcess(directory, *(text for name, value in OPTIONS.items() for text in (f"--{name}", value)))
+    options = OPTIONS | {"dataPlane": plane}
+    return BrokerProcess(directory, *(text for name, value in options.items() for text in (f"--{name}", value)))
 
 
-def run_and_kill(directory: Path, run: int, live_s: float, books: Books) -> list[Command]:
+def run_and_kill(directory: Path, plane: str, run: int, live_s: float, books: Books) -> list[Command]:
     """Send until the broker is killed; what went wrong."""
-    with start(directory) as broker:
+    with start(directory, plane) as broker:
         with Wire(broker.port) as wire:  # the topic's creation is not what is tested
             assert wire.call(RequestCode.SEND_MESSAGE_V2, send_fields(TOPIC, 1), b"first").code == ResponseCode.SUCCESS
         producers = [Producer(broker.port, f"{run}-{number}", books) for number in range(CONNECTIONS)]
@@ -165,17 +166,18 @@ def compare(books: Books, found: Counter[bytes]) -> None:
 
 
 @pytest.mark.timeout(180 + 45 * RUNS)
-def test_killed_transactions_end_exactly_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("plane", "runs"), [("native", RUNS), ("python", (RUNS + 2) // 3)])
+def test_killed_transactions_end_exactly_once(tmp_path: Path, plane: str, runs: int) -> None:
     """Method: 10 kills (PYMQ_KILL_RUNS) under sync flush, then one run that answers checks until nothing is pending."""
     seed = int(os.environ.get("PYMQ_KILL_SEED", str(random.randrange(1 << 32))))
     chance = random.Random(seed)
-    print(f"transaction kill: {RUNS} runs, seed {seed}")
+    print(f"transaction kill: {plane} plane, {runs} runs, seed {seed}")
     books = Books()
-    for run in range(RUNS):
-        problems = run_and_kill(tmp_path, run, chance.uniform(*LIVE_MS) / 1000, books)
+    for run in range(runs):
+        problems = run_and_kill(tmp_path, plane, run, chance.uniform(*LIVE_MS) / 1000, books)
         assert not problems, f"refused: {problems[0].code} {problems[0].remark}"
         compare(books, seen(tmp_path))
-    with start(tmp_path) as broker:
+    with start(tmp_path, plane) as broker:
         listener = Producer(broker.port, "listener", books, sending=False)
         thread = threading.Thread(target=listener.run)
         thread.start()
@@ -195,7 +197,7 @@ def test_killed_transactions_end_exactly_once(tmp_path: Path) -> None:
         f"transaction kill: {len(books.halves)} half messages, {len(books.committed)} commits and "
         f"{len(books.rolled_back)} rollbacks acknowledged, {books.checks} checks, 0 lost, 0 twice"
     )
-    assert len(books.committed) > RUNS * CONNECTIONS, "hardly anything was committed"
+    assert len(books.committed) > runs * CONNECTIONS, "hardly anything was committed"
     assert books.checks, "nothing was asked about"
 
 
