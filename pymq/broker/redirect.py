@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.broker import names
 from pymq.broker.processors.send_checks import TRANSACTION_COMMIT, TRANSACTION_MASK, SendRefused
-from pymq.broker.schedule.levels import level_of
+from pymq.broker.schedule.levels import DELAY, level_of
 from pymq.broker.timer.sending import to_timer
 from pymq.broker.transaction.half import (
     CHECK_TIMES,
@@ -122,4 +122,6 @@ def to_level(broker: Broker, message: Redirected, level: int) -> Redirected:
     """A delayed message, in its level's queue until it is due; a delivery time besides is dropped."""
     kept = {name: value for name, value in message.properties.items() if name not in TIMER_ASKED}
     topic, queue_id, added = broker.delay_levels.waiting(level, message.topic, message.queue_id)
+    if level <= broker.delay_levels.level_max:
+        added[DELAY] = kept[DELAY]  # as it was written: "+2"
     return Redirected(topic, queue_id, kept | added, message.sys_flag)

@@ -32,7 +32,8 @@ def test_a_level_above_the_highest_is_the_highest(asked, level):
     found = where({"DELAY": asked, "KEYS": "k"})
     assert found.topic == SCHEDULE
     assert found.queue_id == level - 1
-    assert found.properties == {"DELAY": str(level), "KEYS": "k", "REAL_TOPIC": "T", "REAL_QID": "7"}
+    kept = asked if int(asked) == level else str(level)  # Apache writes it anew only when it changes it
+    assert found.properties == {"DELAY": kept, "KEYS": "k", "REAL_TOPIC": "T", "REAL_QID": "7"}
 
 
 @pytest.mark.parametrize(
