@@ -15,7 +15,6 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Part 6: who is given what: tags, and SQL over properties. */
 final class FilterScenarios {
     private static final int SETTLE_MS = 1_000;
-    private static final int FLAG_CLASS_FILTER = 8;
     private static final int MESSAGES_MAX = 32;
 
     private static final List<String> COMPARISONS = List.of(
@@ -57,7 +56,7 @@ final class FilterScenarios {
         all.put("filter-sql-bad-pull", FilterScenarios::badPull);
         all.put("filter-sql-bad-push", FilterScenarios::badPush);
         all.put("filter-sql-disabled", FilterScenarios::disabled);
-        all.put("filter-class-refused", FilterScenarios::classFilter);
+        all.put("filter-class", FilterScenarios::classFilter);
     }
 
     private static JSONObject tags(World world, String expression, int count) throws Exception {
@@ -222,10 +221,17 @@ final class FilterScenarios {
     }
 
     /** The filter classes of old: no broker of today runs a stranger's code. */
+    @SuppressWarnings("deprecation")
     private static JSONObject classFilter(World world) throws Exception {
         String topic = world.topic(1);
+        String group = world.group();
         sendProperties(world, topic);
-        int code = world.raw.pull(world.group(), topic, 0, 0, Raw.FLAG_SUBSCRIPTION | FLAG_CLASS_FILTER).getCode();
-        return Facts.of("pull", code);
+        DefaultMQPushConsumer consumer = world.consumer(group);
+        consumer.subscribe(topic, "org.example.Strange", "class Strange { }");
+        Deliveries deliveries = new Deliveries();
+        world.start(consumer, deliveries, (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
+        World.within(World.WAIT_MS, () -> World.queuesOf(consumer, topic) == 1);
+        Thread.sleep(SETTLE_MS);
+        return Facts.of("received", deliveries.count(), "pull", world.raw.pull(group, topic, 0, 0, 0).getCode());
     }
 }
