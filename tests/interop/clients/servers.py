@@ -150,6 +150,7 @@ def _broker_properties(namesrv: str, port: int, name: str, store: Path) -> dict[
         "namesrvAddr": namesrv,
         "storePathRootDir": str(store),
         "autoCreateTopicEnable": "true",
+        "enablePropertyFilter": "true",
         "mappedFileSizeCommitLog": str(64 << 20),
         "waitTimeMillsInSendQueue": str(SEND_QUEUE_WAIT_MS),
     }

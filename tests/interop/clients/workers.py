@@ -120,16 +120,19 @@ class ClientWorker:
         answer = self.call("send", producer=producer, mode=mode, messages=lines)
         return [SendResult.parse(result) for result in answer["results"]]
 
-    def start_push(self, name: str, namesrv: str, *, group: str, topic: str, expression: str = "*") -> None:
-        """Start a push consumer that reads a topic from its beginning; see `received`."""
-        self.call("startPush", name=name, namesrv=namesrv, group=group, topic=topic, expression=expression)
+    def start_push(
+        self, name: str, namesrv: str, *, group: str, topic: str, expression: str = "*", sql: str | None = None
+    ) -> None:
+        """Start a push consumer that reads a topic from its beginning, by tags or (Java) by SQL92; see `received`."""
+        selector = {"expression": expression} if sql is None else {"sql": sql}
+        self.call("startPush", name=name, namesrv=namesrv, group=group, topic=topic, **selector)
 
-    def start_lite_pull(self, name: str, namesrv: str, *, group: str, topic: str, expression: str = "*") -> None:
+    def start_lite_pull(
+        self, name: str, namesrv: str, *, group: str, topic: str, expression: str = "*", sql: str | None = None
+    ) -> None:
         """Start a lite pull consumer that commits when it is told to; Java only."""
-        self.call(
-            "startLitePull",
-            name=name, namesrv=namesrv, group=group, topic=topic, expression=expression, autoCommit=False,
-        )  # fmt: skip
+        selector = {"expression": expression} if sql is None else {"sql": sql}
+        self.call("startLitePull", name=name, namesrv=namesrv, group=group, topic=topic, autoCommit=False, **selector)
 
     def poll(self, consumer: str, *, timeout_ms: int) -> list[Received]:
         """What a lite pull consumer has, waiting up to *timeout_ms* for something."""

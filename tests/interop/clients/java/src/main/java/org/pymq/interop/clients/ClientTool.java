@@ -12,8 +12,8 @@ import java.util.concurrent.Executors;
  *
  * <pre>
  *   startProducer  name, group, namesrv, vip            send      producer, mode, messages   (see Producers)
- *   startPush      name, group, namesrv, topic, expression
- *   startLitePull  name, group, namesrv, topic, expression, autoCommit
+ *   startPush      name, group, namesrv, topic, expression, sql (instead of the expression)
+ *   startLitePull  name, group, namesrv, topic, expression, sql, autoCommit
  *   poll           consumer, timeoutMs                  commit    consumer
  *   queues         consumer                             close     name
  *   admin          arguments: a command line of mqadmin

@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -33,7 +34,11 @@ final class Consumers {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
         Settings.apply(consumer, request);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        if (request.getString("sql") != null) {
+            consumer.subscribe(request.getString("topic"), MessageSelector.bySql(request.getString("sql")));
+        } else {
+            consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        }
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             wire.send(new JSONObject()
                 .fluentPut("event", "received")
@@ -52,7 +57,11 @@ final class Consumers {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(request.getBooleanValue("autoCommit"));
         consumer.setTopicMetadataCheckIntervalMillis(METADATA_CHECK_MS);
-        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        if (request.getString("sql") != null) {
+            consumer.subscribe(request.getString("topic"), MessageSelector.bySql(request.getString("sql")));
+        } else {
+            consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        }
         consumer.start();
         litePull.put(request.getString("name"), consumer);
         return new JSONObject();
