@@ -1,6 +1,8 @@
 /* Reading a queue for a pull, with DefaultMessageStore.getMessage's results: what to answer, where to go on, when a
  * batch is full. Which records to send is decided by their units, and by a filter program that looks at their
  * properties if there is one; otherwise the log is touched only to make spans of them. */
+#include <time.h>
+
 #include "pull_internal.h"
 
 #define UNIT_SIZE 20
@@ -12,6 +14,8 @@
 #define QUEUE_HOT_UNITS 1024               /* the newest units of a queue are taken to be in memory: 20 KiB */
 #define PROBE_GAP (64 * 1024)               /* records closer than this are asked about together */
 #define RETRIES_MAX 3                       /* log files removed between the look and the read */
+#define FILTER_NS_MAX 10000000              /* CPU of a program in one pull or look: its expression may be costly … */
+#define FILTER_SIZE_LOOKED_AT 256           /* … and above this size it is timed at every record, not every 64 */
 #define TAGS_CODE_EXTENDED (-INT64_C(2147483648) - 1) /* at or below: an address of ConsumeQueueExt; matches */
 
 bool pymq_filter_matches(const struct pymq_filter *filter, int64_t tags_code) {
@@ -42,6 +46,7 @@ struct reading {
     int64_t bytes_max;
     int64_t pulling; /* physical offset of the last unit looked at */
     struct pymq_record_reader records; /* for a program to look at */
+    int64_t begin_ns;                  /* when it began to */
     size_t count;
     struct pymq_cq_unit units[PYMQ_GET_COUNT_MAX]; /* chosen */
     int64_t offsets[PYMQ_GET_COUNT_MAX];
@@ -70,6 +75,18 @@ static bool satisfies(struct pymq_record_reader *records, const struct pymq_shar
     if (status != PYMQ_OK || !pymq_record_properties(record, (size_t)unit->size, &properties))
         return true;
     return pymq_filter_evaluate(&shared->program, properties.data, properties.size) == PYMQ_FILTER_TRUE;
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Whether a program has had its share of the reactor's time, `index` records into a batch of units. */
+static bool is_used_up(const struct pymq_shared_program *shared, int64_t begin_ns, ssize_t index) {
+    return shared != NULL && (index == 0 || shared->program.size > FILTER_SIZE_LOOKED_AT) &&
+           now_ns() - begin_ns > FILTER_NS_MAX;
 }
 
 /* Look at one unit; false when the batch ends before it. */
@@ -167,6 +184,8 @@ static int choose(struct reading *reading) {
             return PYMQ_OK;
         }
         for (ssize_t i = 0; i < got; i++, at++) {
+            if (at > get->offset && is_used_up(reading->filter.program, reading->begin_ns, i))
+                return PYMQ_OK; /* the client goes on from here */
             if (!take(reading, &units[i], at))
                 return PYMQ_OK;
         }
@@ -223,6 +242,7 @@ static int read_messages(struct reading *reading, struct pymq_span *spans, size_
         return PYMQ_OK;
     }
     pymq_record_reader_begin(&reading->records, reading->store);
+    reading->begin_ns = reading->filter.program != NULL ? now_ns() : 0;
     int status = choose(reading);
     pymq_record_reader_end(&reading->records);
     if (status == PYMQ_ENOTFOUND) {
@@ -312,6 +332,7 @@ int64_t pymq_get_first_match(struct pymq_store *store, struct pymq_queue *queue,
     struct pymq_record_reader records;
     struct pymq_watermarks marks = {.written = 0};
     bool found = filter->all;
+    int64_t begin_ns = filter->program != NULL ? now_ns() : 0;
     if (filter->program != NULL)
         pymq_store_watermarks(store, &marks);
     pymq_record_reader_begin(&records, store);
@@ -324,7 +345,8 @@ int64_t pymq_get_first_match(struct pymq_store *store, struct pymq_queue *queue,
             bool removed = false;
             found = pymq_filter_matches(filter, units[i].tags_code);
             if (filter->program != NULL)
-                found = units[i].physical_offset < marks.written - hot_bytes ||
+                found = is_used_up(filter->program, begin_ns, i) ||
+                        units[i].physical_offset < marks.written - hot_bytes ||
                         satisfies(&records, filter->program, &units[i], &removed);
             from += !found;
         }

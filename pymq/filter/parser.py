@@ -44,7 +44,9 @@ from pymq.filter.tree import (
 # Differs: RocketMQ goes on until its thread's stack is full. Both are far beyond what people write.
 NESTING_MAX: Final = 200  # parentheses and signs within each other
 DEPTH_MAX: Final = 250  # nodes from the root to a leaf; the evaluator's stack is as deep
+EXPRESSION_MAX: Final = 65535  # characters: reading them is work of the control loop
 LONG_MAX: Final = 2**63 - 1
+LONG_DIGITS: Final = 19
 
 OR_LEVEL, AND_LEVEL, EQUALITY_LEVEL, COMPARISON_LEVEL = 1, 2, 3, 4
 ORDERINGS: Final = {"<": Compare.LT, "<=": Compare.LE, ">": Compare.GT, ">=": Compare.GE}
@@ -80,6 +82,9 @@ def parse(expression: str) -> Parsed:
     Raises:
         FilterError: RocketMQ would refuse it too, or it is nested deeper than we go.
     """
+    if len(expression) > EXPRESSION_MAX:
+        reason = f"the expression has {len(expression)} characters; {EXPRESSION_MAX} at most"
+        raise FilterError(reason, expression, EXPRESSION_MAX)
     parser = Parser(expression)
     start = parser.peek()
     root = parser.boolean(parser.climb(OR_LEVEL), start)
@@ -271,10 +276,10 @@ class Parser:
             case kind if kind == STRING:
                 return Constant(Kind.STRING, unquoted(token))
             case kind if kind == DECIMAL:
-                value = int(token.text.rstrip("lL"))
-                if value > LONG_MAX:
+                digits = token.text.rstrip("lL")
+                if len(digits) > LONG_DIGITS or int(digits) > LONG_MAX:
                     raise self.fail(f"{token} is greater than {LONG_MAX}", token)
-                return number(value)
+                return number(int(digits))
             case kind if kind == FLOATING:
                 return self.floating(token)
             case kind if kind == NAME:

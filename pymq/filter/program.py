@@ -140,12 +140,16 @@ class Writer:
         """The expression as a whole is too much."""
         return FilterError(reason, self._expression, 0)
 
+    def too_large(self) -> FilterError:
+        """It does not fit."""
+        return self.fail(f"the expression needs more than the {SIZE_MAX} bytes that a filter has")
+
     def program(self) -> bytes:
         """The bytes."""
         names = b"".join(bytes([len(name)]) + name for name in self._names)
         head = MAGIC + bytes([len(self._names)]) + names
         if len(head) + len(self._code) > SIZE_MAX:
-            raise self.fail(f"the expression needs {len(head) + len(self._code)} bytes; a filter has {SIZE_MAX}")
+            raise self.too_large()
         for at, target in self._jumps:
             struct.pack_into(">H", self._code, at, len(head) + target)
         return head + bytes(self._code)
@@ -185,7 +189,13 @@ class Writer:
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
     def node(self, node: Node) -> None:
-        """What pushes the value of *node*."""
+        """What pushes the value of *node*.
+
+        A tree may hold a node twice (BETWEEN compares its left side with both ends), and that one another twice: what
+        is written doubles with each, so the end is looked at all the way.
+        """
+        if len(self._code) > SIZE_MAX:
+            raise self.too_large()
         match node:
             case Constant():
                 self.constant(node)
@@ -249,6 +259,8 @@ class Writer:
         self.emit(Op.IN + (NEGATED if node.negated else 0))
         self._code += struct.pack(">H", len(values))
         for value in values:
+            if len(self._code) > SIZE_MAX:
+                raise self.too_large()
             self.text(value)
 
     def logic(self, node: Logic) -> None:

@@ -275,3 +275,21 @@ def test_filters_outlive_the_broker(tmp_path):
         subscribe(side, "price < 5", version=16)  # an older client than the one before the restart
         assert broker.filters.get("T", "G").expression == "price > 5"
         assert not broker.filters.get("T", "G").is_dead or broker.filters.get("T", "G").client_version == 17
+
+
+def test_a_costly_expression_ends_its_pull_early_and_goes_on(sql):
+    """Goal: nobody's expression keeps a reactor for long. Method: many searches in long values; pull to the end."""
+    expression = " OR ".join(f"long CONTAINS '{number:04d}'" for number in range(1500)) + " OR last = 'x'"
+    subscribe(sql, expression)
+    send(sql, *[{"long": "z" * 8000}] * 12, {"long": "z", "last": "x"})
+    offset, pulls = 0, 0
+    while True:
+        answer = sql.ask(offset)
+        pulls += 1
+        if answer.code == 0:
+            break
+        assert answer.code == 20
+        assert int(answer.fields["nextBeginOffset"]) > offset
+        offset = int(answer.fields["nextBeginOffset"])
+    assert offsets_in(answer.body) == [12]
+    assert pulls > 1

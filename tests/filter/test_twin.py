@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -135,9 +136,30 @@ def test_too_much_is_refused_by_name() -> None:
         "(" * 300 + "a" + ")" * 300: "more than 200 parentheses",
         "a" + " = 1" * 300: "more than 250 operations",
         " OR ".join(f"p{i} = 1" for i in range(129)): "more than 128 different properties",
-        "a IN (" + ", ".join(f"'{i:08d}'" for i in range(7000)) + ")": "the expression needs",
+        "a IN (" + ", ".join(f"'{i:05d}日日'" for i in range(5500)) + ")": "the expression needs more",
         f"{'n' * 256} = 1": "a property's name of 256 bytes",
     }.items():
         with pytest.raises(FilterError, match=text):
             compile_expression(expression)
     assert compile_expression(" OR ".join(f"p = '{i}'" for i in range(3000)))
+
+
+def test_a_short_expression_that_doubles_with_each_between_is_refused_at_once() -> None:
+    """BETWEEN writes its left side twice: 40 of them within each other never ended, and took all memory."""
+    expression = "a BETWEEN 1 AND 2"
+    for _ in range(40):
+        expression = f"-({expression}) BETWEEN 1 AND 2"
+    began = time.process_time()
+    with pytest.raises(FilterError, match="the expression needs more"):
+        compile_expression(expression)
+    assert time.process_time() - began < 5
+
+
+def test_very_long_numbers_and_texts_are_refused_with_their_place() -> None:
+    """More digits than Python's int() takes were a ValueError without a place; a text's length is bounded."""
+    with pytest.raises(FilterError, match=r"line 1, column 5: 9+… is greater than 9223372036854775807"):
+        compile_expression(f"a = {'9' * 5000}")
+    assert compile_expression("a = 9223372036854775807")
+    with pytest.raises(FilterError, match="65536 characters; 65535 at most"):
+        compile_expression("a = 1" + " " * 65531)
+    assert compile_expression("a = 1" + " " * 65530)
