@@ -301,7 +301,7 @@ static void test_whatever_is_special_goes_to_the_control_loop(void) {
     no_group.fields[0][0] = "z";
     expect_reason(no_group, PYMQ_REASON_FIELD);
     struct request other_code = send_request(1, "TopicA", "0", "", "b");
-    other_code.code = 36;
+    other_code.code = 41;
     expect_reason(other_code, PYMQ_REASON_CODE);
     CHECK_EQ(info_of(served.store, "TopicA", 0).max_offset, 0);
     serve_end();
