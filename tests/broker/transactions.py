@@ -215,3 +215,8 @@ class Producer(Wire):
 def offset_of(message_id: str) -> PhysicalOffset:
     """The place in the log an offset message id names."""
     return PhysicalOffset(int(message_id[-16:], 16))
+
+
+def committed(driven, topic="T", queue_id=0):
+    """Bodies that consumers of the queue can see."""
+    return [message.body for message in driven.messages(topic, queue_id)]

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import Counter
 from enum import IntEnum
+from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 from pymq._core._serve import PutResult
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
 ROUND_MS_MAX = 60_000
 READ_COUNT = 32
 CHECKS_PER_CONNECTION = 2000
-SPAN_MAX = 100_000  # half offsets between progress and cursor; bounds what is kept in memory and read at a start
+# Half offsets between progress and cursor, which are kept in memory and read at a start. What waits below is put again,
+# so many a round: where far more than that are pending, putting them again would gain nothing and fill the log.
+SPAN_MAX = 100_000
+CROWD_MAX = 1000
+YIELD_COUNT = 200  # half messages that are decided about before the loop may serve somebody else
 HOUR_MS = 3_600_000
 GIVEN_UP_QUEUES = 1
 RENEW_SHARE = 4  # a half that waits is put again when this part of the retention time has passed over its record
@@ -73,7 +78,7 @@ class CheckRounds:
         self._broker = broker
         self._service = service
         self._turn = 0  # of producers, so that checks go round
-        self._silent: set[str] = set()  # groups whose lack of a producer has been said
+        self._silent: set[str] = set()  # groups that have no producer in this round
 
     async def run(self, *, scan: bool = True) -> bool:
         """One round; without *scan* only over those that wait. Whether some wait for a producer to have room.
@@ -147,37 +152,40 @@ class CheckRounds:
             return True
         if half.immunity_ms < 0 and self._is_immune(half):
             return False
-        ledger.wait(half)
+        # What waits may be many: its key is in its record, and few groups and topics share their names.
+        ledger.wait(half._replace(key="", group=intern(half.group), topic=intern(half.topic)))
         return True
 
     # ---- going over those that wait ------------------------------------------------------------------------------
 
     async def _go_over(self, begin_ms: int) -> bool:
+        """Do what has to be done about those that wait. Whether some of them wait for a producer to have room."""
         ledger = self._service.ledger
         asked: Counter[int] = Counter()
-        more = False
-        crowd_end = ledger.cursor - SPAN_MAX
+        busy: set[str] = set()
+        crowd_end, crowd = ledger.cursor - SPAN_MAX, 0
         batch: list[tuple[Half, Step, int]] = []
-        for half in list(ledger.waiting.values()):
-            if self._is_over(begin_ms):
-                break
+        for count, half in enumerate(list(ledger.waiting.values())):
+            if count % YIELD_COUNT == 0:
+                await asyncio.sleep(0)
+                if self._is_over(begin_ms):
+                    break
             if half.offset not in ledger.waiting:
                 continue
-            step, connection = self._decide(half, asked)
-            if step is Step.WAIT and connection:
-                more = True
-            if step is Step.WAIT and half.offset < crowd_end:
+            step, connection = self._decide(half, asked, busy)
+            if step is Step.WAIT and half.offset < crowd_end and crowd < CROWD_MAX:
                 step = Step.RENEW
+                crowd += 1
             if step is not Step.WAIT:
                 batch.append((half, step, connection))
             if len(batch) >= READ_COUNT:
                 await self._act(batch)
                 batch = []
         await self._act(batch)
-        return more
+        return bool(busy)
 
-    def _decide(self, half: Half, asked: Counter[int]) -> tuple[Step, int]:
-        """What to do, and whom to ask (or, with WAIT, whose turn it would be)."""
+    def _decide(self, half: Half, asked: Counter[int], busy: set[str]) -> tuple[Step, int]:
+        """What to do, and whom to ask; *busy* are groups whose producers have been asked enough."""
         config = self._broker.config
         age_ms = self._age_ms(half)
         retention_ms = config.store.file_reserved_time_hours * HOUR_MS
@@ -187,14 +195,15 @@ class CheckRounds:
             return Step.GIVE_UP, 0
         old = self._broker.clock.now_ms() - half.store_ms > retention_ms // RENEW_SHARE
         idle = Step.RENEW if old else Step.WAIT
-        if self._is_immune(half):
+        if half.group in busy or self._is_immune(half):
             return idle, 0
-        connection = self._producer(half.group)
+        connection = None if half.group in self._silent else self._producer(half.group)
         if connection is None:
             self._service.counts["unanswered"] += 1
             return idle, 0
         if asked[connection] >= CHECKS_PER_CONNECTION:
-            return Step.WAIT, connection
+            busy.add(half.group)
+            return idle, 0
         asked[connection] += 1
         return Step.CHECK, connection
 
@@ -218,9 +227,8 @@ class CheckRounds:
             if self._broker.server.peer(channel.connection) is not None:
                 self._turn += 1
                 return channel.connection
-        if group not in self._silent:
-            self._silent.add(group)
-            log.warning("no live producer to ask about its transactions group=%s", group)
+        self._silent.add(group)
+        log.warning("no live producer to ask about its transactions group=%s", group)
         return None
 
     async def _act(self, batch: list[tuple[Half, Step, int]]) -> None:
@@ -275,7 +283,7 @@ class CheckRounds:
             except (CorruptRecordError, NotFoundError) as error:
                 log.error("half message unreadable offset=%d error=%s", half.offset, error)
                 record = None
-            found.append(None if record is None else Loaded(half, message, record))
+            found.append(None if record is None else Loaded(read_half(message) or half, message, record))
         return found
 
     def _do(self, works: list[tuple[Loaded, Step, int]]) -> None:
