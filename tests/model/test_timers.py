@@ -25,6 +25,7 @@ TIMERS = 100_000 if FULL else 5_000
 CRASHES = 100
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+MEMORY = Path("/dev/shm")  # hundreds of small stores, whose disk is modelled anyway
 LONGEST_MS = 8 * DAY_MS
 
 
@@ -111,7 +112,7 @@ class TimerMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 16))
     def begin(self, seed):
         """A wheel of 120 slots, so that rolling and wrapping are near."""
-        self.directory = Path(tempfile.mkdtemp(prefix="timers"))
+        self.directory = Path(tempfile.mkdtemp(prefix="timers", dir=MEMORY if MEMORY.is_dir() else None))
         self.world = World(self.directory, seed, window=40, slots_total=120)
 
     @rule(delay_ms=st.one_of(st.integers(1, 3000), st.integers(1, 600_000)))
@@ -204,7 +205,7 @@ class TimerMachine(RuleBasedStateMachine):
                 shutil.rmtree(self.directory)
 
 
-TestTimers = TimerMachine.TestCase
+TestTimers = pytest.mark.timeout(3600 if FULL else 300)(TimerMachine.TestCase)
 TestTimers.settings = settings(
     max_examples=300 if FULL else 40,
     stateful_step_count=40,

@@ -1,0 +1,157 @@
+"""Timers in situations that were thought of, one by one; `test_timers` finds those that were not."""
+
+from __future__ import annotations
+
+import pytest
+
+import pymq
+from pymq.broker.timer.store import TimerStore
+from tests.model.timer_world import BEGIN_MS, World
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A wheel of 120 slots of a second, 40 of which are used ahead."""
+    made = World(tmp_path, window=40, slots_total=120)
+    yield made
+    made.close()
+
+
+def at(world, second):
+    """Let time pass until *second* after the beginning, as the service would."""
+    end_ms = BEGIN_MS + second * 1000
+    while world.clock.ms < end_ms:
+        world.clock.ms = min(max(world.timers.next_due_ms or end_ms, world.clock.ms + 1), end_ms)
+        world.turn()
+
+
+def deliveries(world):
+    """How often each message was delivered."""
+    return [len(message.epochs) for message in world.sent]
+
+
+def test_a_recalled_message_that_was_rolled_while_the_broker_was_down_is_not_delivered(world):
+    """Its recall waits in its own slot, and must not be spent before the message has come back to that slot."""
+    world.send(50_000)  # rolled: into a slot 20 s from now, and from there into its own
+    world.turn()
+    at(world, 11)
+    assert world.recall(0)  # near enough for its own slot at once
+    world.turn()
+    world.stop(500_000)
+    at(world, 600)
+    assert deliveries(world) == [0]
+    assert (world.timers.stats.rolled, world.timers.stats.recalled) == (1, 1)
+
+
+def test_one_message_that_cannot_be_delivered_is_tried_again_alone(world):
+    """Its topic is being removed for a while; its neighbours come once and in time, it comes when it can."""
+    for _ in range(5):
+        world.send(3000)
+    world.turn()
+    bad = world.queue[2]
+    world.fault = lambda item: "PYMQ_EREMOVED" if item.source == bad else None
+    at(world, 10)
+    assert deliveries(world) == [1, 1, 0, 1, 1]
+    assert world.timers.stats.put_off >= 2
+    world.stop()
+    assert deliveries(world) == [1, 1, 0, 1, 1]
+    world.fault = None
+    at(world, 80)
+    assert deliveries(world) == [1, 1, 1, 1, 1]
+    assert world.timers.metrics.total == 0
+
+
+def test_a_message_without_room_for_our_properties_is_delivered_without_them(world):
+    """TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS are for tracing; the message is not theirs to keep."""
+    world.send(1000)
+    world.fault = lambda item: "PYMQ_EPROPERTIES" if item.set else None
+    at(world, 5)
+    assert deliveries(world) == [1]
+    assert world.timers.stats.put_off == 0
+
+
+def test_what_a_full_store_refuses_is_delivered_when_it_takes_messages_again(world):
+    """All of a slot waits, in order, over a clean restart too; later slots wait behind it; nothing comes twice."""
+    for number in range(20):
+        world.send(3000 if number < 10 else 5000)
+    taken = []
+    world.fault = lambda item: None if len(taken) < 4 and not taken.append(item) else "PYMQ_EREADONLY"
+    at(world, 10)
+    assert deliveries(world) == [1] * 4 + [0] * 16
+    assert world.timers.is_refused
+    world.stop()
+    assert deliveries(world) == [1] * 4 + [0] * 16
+    world.fault = None
+    world.excuse()
+    at(world, 15)
+    assert deliveries(world) == [1] * 20
+
+
+def test_a_slot_that_was_delivered_before_the_clock_went_back_is_not_delivered_again(world):
+    """A new timer belongs into a time that was passed already; it waits for it, and brings nobody back."""
+    world.send(2000)
+    world.send(8000)
+    at(world, 10)
+    assert deliveries(world) == [1, 1]
+    world.clock.ms -= 9000
+    world.send(2000)
+    world.turn()
+    assert deliveries(world) == [1, 1, 0]
+    assert world.timers.stats.moved_back == 1
+    at(world, 2)
+    world.stop()
+    at(world, 20)
+    assert deliveries(world) == [1, 1, 1]
+
+
+def test_a_timer_that_was_due_during_weeks_of_down_time_is_delivered(world):
+    """Longer than the wheel is round: Apache skips what is older than half of it."""
+    world.send(30_000)
+    world.send(500_000)
+    world.turn()
+    world.stop(3_600_000)
+    assert deliveries(world) == [1, 1]
+
+
+def test_a_power_cut_that_takes_a_timed_send_back_leaves_no_unit_of_it(world):
+    """Another message may get its place in the log, and must not be delivered at the lost one's time."""
+    world.send(2000)
+    world.turn()
+    world.timers.save()  # nothing of the log is on disk, so nothing may be vouched for
+    world.crash(power=True, down_ms=0)
+    world.send(30_000)
+    at(world, 29)
+    assert deliveries(world) == [0, 0]
+    at(world, 31)
+    assert deliveries(world) == [0, 1]
+
+
+def test_files_of_the_timer_log_go_with_their_timers(tmp_path):
+    """Ten thousand timers that came leave one or two files of a thousand units."""
+    world = World(tmp_path, window=40, slots_total=120)
+    try:
+        for _ in range(10):
+            for _ in range(1000):
+                world.send(1500)
+            at(world, (world.clock.ms - BEGIN_MS) // 1000 + 4)
+            world.clock.ms += 31_000
+            world.durable = world.written
+            world.timers.save()
+            world.timers.clean()
+        assert len(list((tmp_path / "timerlog").iterdir())) <= 2
+        assert world.timers.stats.delivered == 10_000
+    finally:
+        world.close()
+
+
+def test_another_precision_is_refused_while_timers_are_pending(world):
+    """Slots of the old one would be times of the new one; the error names both."""
+    world.send(30_000)
+    world.turn()
+    world.timers.close()
+    other = type(world.settings)(timer_precision_ms=500, mapped_file_size_timer_log=52 * 1000 + 20)
+    with pytest.raises(pymq.ConfigError, match=r"timerPrecisionMs is 500, the 1 slots .* were made with 1000"):
+        TimerStore(world.directory, other, world, world.clock, slots_total=120)
+    world.open()
+    at(world, 31)
+    assert deliveries(world) == [1]
