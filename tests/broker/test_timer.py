@@ -146,6 +146,24 @@ def test_sync_flush_waits_for_the_disk_and_delivers_all_the_same(tmp_path):
         assert [message.body for message in messages(running, "Sync")] == [b"0", b"1", b"3", b"4", b"5"]
 
 
+def test_timers_go_on_after_a_turn_that_failed_for_whatever_reason(broker, wire, monkeypatch, caplog):
+    """A bug in one turn is logged, with where it was, and the next turn delivers."""
+    create_topic(wire, "GoesOn")
+    failures = []
+
+    def dequeue():
+        failures.append(1)
+        if len(failures) < 3:
+            raise ZeroDivisionError("a bug")
+        return type(broker.timer.store).dequeue(broker.timer.store)
+
+    monkeypatch.setattr(broker.timer.store, "dequeue", dequeue)
+    send(wire, "GoesOn", {"TIMER_DELAY_MS": 100}, key="9" * 32)
+    wait_for(broker, "GoesOn")
+    assert len(failures) >= 3
+    assert caplog.text.count("timers failed error=a bug") == 1
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import pymq
 from pymq.broker.timer.store import TimerStore
-from tests.model.timer_world import BEGIN_MS, World
+from tests.model.timer_world import BEGIN_MS, World, make_directory
 
 
 @pytest.fixture
-def world(tmp_path):
+def world():
     """A wheel of 120 slots of a second, 40 of which are used ahead."""
-    made = World(tmp_path, window=40, slots_total=120)
+    directory = make_directory()
+    made = World(directory, window=40, slots_total=120)
     yield made
     made.close()
+    shutil.rmtree(directory)
 
 
 def at(world, second):
@@ -126,22 +130,18 @@ def test_a_power_cut_that_takes_a_timed_send_back_leaves_no_unit_of_it(world):
     assert deliveries(world) == [0, 1]
 
 
-def test_files_of_the_timer_log_go_with_their_timers(tmp_path):
+def test_files_of_the_timer_log_go_with_their_timers(world):
     """Ten thousand timers that came leave one or two files of a thousand units."""
-    world = World(tmp_path, window=40, slots_total=120)
-    try:
-        for _ in range(10):
-            for _ in range(1000):
-                world.send(1500)
-            at(world, (world.clock.ms - BEGIN_MS) // 1000 + 4)
-            world.clock.ms += 31_000
-            world.durable = world.written
-            world.timers.save()
-            world.timers.clean()
-        assert len(list((tmp_path / "timerlog").iterdir())) <= 2
-        assert world.timers.stats.delivered == 10_000
-    finally:
-        world.close()
+    for _ in range(10):
+        for _ in range(1000):
+            world.send(1500)
+        at(world, (world.clock.ms - BEGIN_MS) // 1000 + 4)
+        world.clock.ms += 31_000
+        world.durable = world.written
+        world.timers.save()
+        world.timers.clean()
+    assert len(list((world.directory / "timerlog").iterdir())) <= 2
+    assert world.timers.stats.delivered == 10_000
 
 
 def test_another_precision_is_refused_while_timers_are_pending(world):

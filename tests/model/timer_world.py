@@ -18,7 +18,9 @@ import contextlib
 import heapq
 import os
 import random
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pymq import durable_file
 from pymq._core._serve import PutResult
@@ -31,7 +33,13 @@ from pymq.broker.timer.source import Timed
 BEGIN_MS = 1_794_800_000_000
 RECORD_SIZE = 100
 REAL_TOPIC = "Orders"
+MEMORY = Path("/dev/shm")
 TURNS_MAX = 10_000
+
+
+def make_directory():
+    """A directory in memory, where there is such a thing: the disk is modelled, and waiting for the real one is not."""
+    return Path(tempfile.mkdtemp(prefix="timers", dir=MEMORY if MEMORY.is_dir() else None))
 
 
 class Crash(Exception):

@@ -17,7 +17,6 @@ from pymq._core._serve import PutResult
 from pymq.broker.timer.source import StoreSource
 from pymq.broker.timer.stats import Rate
 from pymq.broker.timer.store import TimerStore
-from pymq.errors import PymqError
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -44,7 +43,7 @@ class TimerService:
         self._fresh_s = 0.0  # until when it may grow without being told where to
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
-        self._failed = False
+        self._failure = ""  # of the last turn
         self._saved_s = self._cleaned_s = broker.clock.monotonic_s()
         self.store: TimerStore
         self.enqueue_rate, self.dequeue_rate = Rate(), Rate()
@@ -101,15 +100,16 @@ class TimerService:
         loop = asyncio.get_running_loop()
         while not self._stopping:
             self._wake.clear()
-            try:
-                delay_ms = await loop.run_in_executor(self._thread, self._turn)
-                self._failed = False
-            except (PymqError, OSError) as error:
-                if not self._failed:
-                    log.error("timers failed error=%s; they go on when they can", error)
-                self._failed = True
-                delay_ms = REFUSED_MS
-            await self._sleep(delay_ms)
+            # Whatever it is that failed, a bug included, must not end the timers: they would wait for ever.
+            (outcome,) = await asyncio.gather(loop.run_in_executor(self._thread, self._turn), return_exceptions=True)
+            if isinstance(outcome, int):
+                self._failure = ""
+                await self._sleep(outcome)
+                continue
+            if self._failure != str(outcome):
+                log.error("timers failed error=%s; tried again every %d ms", outcome, REFUSED_MS, exc_info=outcome)
+            self._failure = str(outcome)
+            await asyncio.sleep(REFUSED_MS / 1000)
 
     async def _sleep(self, delay_ms: int) -> None:
         """Until told, until *delay_ms* have passed, or until the timer topic has grown by itself."""

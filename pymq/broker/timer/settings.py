@@ -18,7 +18,7 @@ class TimerSettings:
     timer_wheel_enable: bool = setting(
         True,
         "Whether messages may carry a delivery time. Otherwise such a send is refused, and pending timers stay where "
-        "they are until a start with it on.",
+        "they are until a start with it on; retention does not wait for them meanwhile.",
         alias="timerWheelEnable",
     )
     timer_precision_ms: int = setting(
