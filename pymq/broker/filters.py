@@ -214,31 +214,34 @@ class FilterManager:
             CorruptFileError: the file and its backup are unreadable.
         """
         document = self._file.load() or {}
-        try:
-            entries = list(entries_of(document))
-        except (TypeError, ValueError, AttributeError) as error:
-            raise CorruptFileError(f"{self._file.path}: {error}; repair or remove it") from error
         longest_dead_ms = self._broker.clock.now_ms() - LOAD_DEAD_MS
-        for topic, group, fields in entries:
-            # Differs: where Apache drops the whole file because its Bloom filter has changed, nothing is lost here.
-            bloom = bloom_of(fields.get("bloomFilterData"))
-            born_ms, dead_ms = int(fields.get("bornTime") or 0), int(fields.get("deadTime") or 0)
-            loaded = ConsumerFilter(
-                topic=topic,
-                group=group,
-                expression=str(fields.get("expression") or ""),
-                expression_type=str(fields.get("expressionType") or SQL92),
-                client_version=int(fields.get("clientVersion") or 0),
-                born_ms=born_ms,
-                dead_ms=dead_ms or max(born_ms, longest_dead_ms),
-                bloom=bloom if self._bloom.fits(bloom) else self._bloom.data(group, topic),
-            )
+        try:
+            loaded = [self._loaded(*entry, longest_dead_ms) for entry in entries_of(document)]
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CorruptFileError(f"{self._file.path}: {error}; repair or remove it") from error
+        for item in loaded:
             try:
-                compiled: Compiled | None = compile_typed(loaded.expression, loaded.expression_type)
+                compiled: Compiled | None = compile_typed(item.expression, item.expression_type)
             except FilterError as error:
-                log.error("filter of the file cannot be used group=%s topic=%s: %s", group, topic, error)
+                log.error("filter of the file cannot be used group=%s topic=%s: %s", item.group, item.topic, error)
                 compiled = None
-            self._filters[topic, group] = dataclasses.replace(loaded, compiled=compiled)
+            self._filters[item.topic, item.group] = dataclasses.replace(item, compiled=compiled)
+
+    def _loaded(self, topic: str, group: str, fields: Mapping[str, Any], longest_dead_ms: int) -> ConsumerFilter:
+        """An entry of the file, not yet compiled."""
+        # Differs: where Apache drops the whole file because its Bloom filter has changed, nothing is lost here.
+        bloom = bloom_of(fields.get("bloomFilterData"))
+        born_ms, dead_ms = int(fields.get("bornTime") or 0), int(fields.get("deadTime") or 0)
+        return ConsumerFilter(
+            topic=topic,
+            group=group,
+            expression=str(fields.get("expression") or ""),
+            expression_type=str(fields.get("expressionType") or SQL92),
+            client_version=int(fields.get("clientVersion") or 0),
+            born_ms=born_ms,
+            dead_ms=dead_ms or max(born_ms, longest_dead_ms),
+            bloom=bloom if self._bloom.fits(bloom) else self._bloom.data(group, topic),
+        )
 
     def clean(self) -> None:
         """Forget filters that have been dead for too long."""

@@ -93,6 +93,16 @@ def test_damaged_file_is_refused_by_name_and_a_bad_entry_is_kept(broker):
     path.write_text('{"filterDataByTopic": {"t": {"groupFilterData": [1]}}}')
     with pytest.raises(CorruptFileError, match=r"consumerFilter\.json"):
         FilterManager(broker).load()
+    for wrong in (
+        {"bornTime": "yesterday"},
+        {"clientVersion": 1e999},
+        {"bloomFilterData": {"bitPos": ["x"]}},
+        [1],
+        "x",
+    ):
+        path.write_text(json.dumps({"filterDataByTopic": {"t": {"groupFilterData": {"g": wrong}}}}))
+        with pytest.raises(CorruptFileError, match=r"consumerFilter\.json"):
+            FilterManager(broker).load()
     entry = {"bornTime": 1, "deadTime": 0, "expression": "a >", "expressionType": "SQL92", "clientVersion": 3,
              "bloomFilterData": {"bitNum": 8, "bitPos": [1]}}  # fmt: skip
     path.write_text(

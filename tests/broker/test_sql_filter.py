@@ -293,3 +293,15 @@ def test_a_costly_expression_ends_its_pull_early_and_goes_on(sql):
         offset = int(answer.fields["nextBeginOffset"])
     assert offsets_in(answer.body) == [12]
     assert pulls > 1
+
+
+def test_tools_are_shown_the_filter_of_a_group(sql):
+    """Goal: mqadmin's look at a queue tells what a group filters by. Method: QUERY_CONSUME_QUEUE with the group."""
+    subscribe(sql, "price > 5", version=9)
+    send(sql, *PRICES)
+    fields = {"topic": sql.topic, "queueId": "0", "index": "0", "count": "2", "consumerGroup": sql.group}
+    body = json.loads(sql.wire.call(RequestCode.QUERY_CONSUME_QUEUE, fields).body)
+    assert len(body["queueData"]) == 2
+    shown = json.loads(body["filterData"])
+    assert (shown["expression"], shown["clientVersion"], shown["dead"]) == ("price > 5", 9, False)
+    assert '\t"bloomFilterData":{\n\t\t"bitNum":112,\n\t\t"bitPos":[' in body["filterData"]

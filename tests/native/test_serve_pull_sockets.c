@@ -4,6 +4,7 @@
 #include <ftw.h>
 #include <pthread.h>
 
+#include "filter_help.h"
 #include "pymq/java_hash.h"
 #include "pymq/serve.h"
 #include "store_help.h"
@@ -286,15 +287,21 @@ static int drop_file(const char *path, const struct stat *found, int kind, struc
     return 0;
 }
 
-static void test_records_that_are_on_disk_only_are_read_by_other_threads(void) {
+static void read_cold_log(const char *name, const struct written *program) {
     enum { MESSAGES = 20000 };
-    broker_start("sockets-cold", 1, 0);
+    broker_start(name, 1, 0);
     for (int i = 0; i < MESSAGES; i++)
         send_now(0);
     CHECK_EQ(pymq_store_wait_dispatched(broker.store, WAIT_MS), PYMQ_OK);
     broker_close();
     nftw(broker.path, drop_file, 16, FTW_PHYS);
     broker_open(1, 0);
+    if (program != NULL) {
+        struct pymq_subscription_row row = {.group = (const uint8_t *)"G", .topic = (const uint8_t *)"T",
+                                            .group_size = 1, .topic_size = 1, .version = 7,
+                                            .program = program->bytes, .program_size = (uint32_t)program->size};
+        CHECK_EQ(pymq_serve_publish_subscription(broker.serve, &row), PYMQ_OK);
+    }
     bool cold = !pymq_store_is_resident(broker.store, 0, 1024 * 1024);
     int fd = client_connect(broker.port);
     int64_t received = 0;
@@ -316,6 +323,14 @@ static void test_records_that_are_on_disk_only_are_read_by_other_threads(void) {
            stats.cold_reads, MESSAGES / 32);
     close(fd);
     broker_end();
+}
+
+static void test_records_that_are_on_disk_only_are_read_by_other_threads(void) { read_cold_log("sockets-cold", NULL); }
+
+static void test_filtered_records_that_are_on_disk_only_are_looked_at_by_other_threads(void) {
+    struct written program = program_of("nowhere");
+    write_bytes(&program, "\x08\x00\x01\x20\x50", 5); /* nowhere IS NULL: all of them */
+    read_cold_log("sockets-cold-filter", &program);
 }
 
 /* ---- the end -------------------------------------------------------------------------------------------------- */
@@ -413,6 +428,7 @@ int main(void) {
     RUN(test_no_append_slips_past_a_pull_on_its_way_to_be_held);
     RUN(test_held_pull_is_woken_by_each_of_a_thousand_messages);
     RUN(test_records_that_are_on_disk_only_are_read_by_other_threads);
+    RUN(test_filtered_records_that_are_on_disk_only_are_looked_at_by_other_threads);
     RUN(test_shutdown_answers_every_held_pull);
     RUN(test_tables_may_change_under_held_pulls);
     return check_summary();

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.processors.admin.topics import UNSET_REMARK
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 UNITS_MAX = 1024  # of one answer; more are asked for with a later index
+
+
+def pretty(document: dict[str, Any]) -> str:
+    """JSON as 5.5.0 shows it to people: one line a field, arrays of numbers on one."""
+    text = json.dumps(document, indent="\t", separators=(",", ":"), ensure_ascii=False)
+    return re.sub(r"\[\s+([0-9,\s]*?)\s+\]", lambda found: "[" + "".join(found.group(1).split()) + "]", text)
 
 
 class QueueAdmin:
@@ -52,7 +60,9 @@ class QueueAdmin:
         if group is not None:
             info = broker.clients.consumer_group(group)
             found = info.subscription(topic) if info is not None else None
-            body["filterData"] = "null" if found is not None else f"{group}@{topic} is not online!"
+            known = broker.filters.get(topic, group)
+            shown = pretty(known.to_json()) if known is not None else "null"
+            body["filterData"] = shown if found is not None else f"{group}@{topic} is not online!"
             body["subscriptionData"] = found.to_json() if found is not None else None
         ordered = dict(sorted(body.items()))
         return command.reply(remark=UNSET_REMARK, body=json_dialect.dumps(ordered, standard=False))
