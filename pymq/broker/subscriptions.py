@@ -64,13 +64,13 @@ class SubscriptionData:
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"a subscription names the topic {topic!r}")
         tags = frozenset(str(tag) for tag in document.get("tagsSet") or ())
-        codes = frozenset(int(code) for code in document.get("codeSet") or ())
+        codes = frozenset(whole_number("codeSet", code, 32) for code in document.get("codeSet") or ())
         return cls(
             topic=topic,
             sub_string=str(document.get("subString") or SUBSCRIBE_ALL),
             tags=tags,
             tag_hashes=codes or frozenset(hash_tag(tag) for tag in tags),
-            sub_version=int(document.get("subVersion") or 0),
+            sub_version=whole_number("subVersion", document.get("subVersion") or 0, 64),
             expression_type=str(document.get("expressionType") or TAG_TYPE),
             class_filter_mode=bool(document.get("classFilterMode", False)),
         )
@@ -97,6 +97,21 @@ class SubscriptionData:
             tag_hashes=frozenset(hash_tag(tag) for tag in tags),
             sub_version=sub_version,
         )
+
+
+def whole_number(name: str, value: Any, bits: int) -> int:
+    """A number of a body, as Java can hold it.
+
+    Raises:
+        ValueError: it is none, or larger; names *name*.
+    """
+    try:
+        number = int(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} is no number: {str(value)[:40]}") from error
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{name} does not fit {bits} bits")
+    return number
 
 
 def hash_tag(tag: str) -> int:
@@ -145,7 +160,7 @@ class Heartbeat:
             client_id=client_id,
             producers=tuple(str(item["groupName"]) for item in document.get("producerDataSet") or ()),
             consumers=tuple(consumer_from_json(item) for item in document.get("consumerDataSet") or ()),
-            fingerprint=int(document.get("heartbeatFingerprint") or 0),
+            fingerprint=whole_number("heartbeatFingerprint", document.get("heartbeatFingerprint") or 0, 64),
             without_sub=bool(document.get("withoutSub", False)),
         )
 

@@ -168,3 +168,18 @@ def test_program_reads_who_disagrees_about_what(side):
     until(lambda: side.broker.clients.consumer_group(group).client_ids() == ["one"])
     answer = loads(wire.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).body)
     assert "inconsistencies" not in answer
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("subVersion", "1e999"), ("subVersion", "9" * 20), ("codeSet", "[1e999]"), ("codeSet", "[4294967296]")],
+)
+def test_heartbeat_with_a_number_java_cannot_hold_is_refused_by_name(side, name, value):
+    """Goal: no traceback a request. Method: numbers that are infinite or too large; the field is named."""
+    subscription = f'{{"topic":"t","{name}":{value}}}'
+    body = f'{{"clientID":"c","consumerDataSet":[{{"groupName":"odd","subscriptionDataSet":[{subscription}]}}]}}'
+    answer = side.wire.call(RequestCode.HEART_BEAT, body=body.encode())
+    assert answer.code == 1
+    assert name in answer.remark
+    assert side.broker.server.handler_failures == 0
+    assert side.broker.clients.consumer_group("odd") is None

@@ -13,6 +13,17 @@ from pymq.remoting.codes import RequestCode
 from tests.broker.wire import Wire
 
 QUEUE = LockedQueue("t", "a", 0)
+BAD_BODIES = [
+    b"",
+    b"nonsense",
+    b"[]",
+    b'{"clientId":"x"}',
+    b'{"consumerGroup":"g","mqSet":[]}',
+    b'{"consumerGroup":"g","clientId":"x","mqSet":5}',
+    b'{"consumerGroup":"g","clientId":"x","mqSet":[{"topic":"t","queueId":1e999}]}',
+    b'{"consumerGroup":"g","clientId":"x","mqSet":[{"topic":"t","queueId":99999999999}]}',
+    b'{"consumerGroup":"g","clientId":"x","mqSet":[{"topic":"t","queueId":"x"}]}',
+]
 
 
 def queue(side, queue_id):
@@ -66,7 +77,7 @@ def test_groups_do_not_share_locks(side):
     assert lock(side, "two", 0, consumerGroup=f"{side.group}_other") == [0]
 
 
-@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"clientId":"x"}', b'{"consumerGroup":"g","mqSet":[]}'])
+@pytest.mark.parametrize("body", BAD_BODIES)
 def test_request_that_names_nobody_is_refused_by_name(side, body):
     """Request that names nobody is refused by name."""
     for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):

@@ -153,6 +153,16 @@ def test_long_names_and_a_topic_that_is_made(broker, wire, asker):
     assert (refused.code, refused.remark) == (1, "the custom field <flag> is null")
 
 
+def test_reply_that_says_it_is_a_half_message_is_a_reply(broker, wire, asker):
+    """Reply with TRAN_MSG and no unique key: once a KeyError in the log; it is passed on and stored as a reply."""
+    fields = send_fields(TOPIC, 0, properties() + "TRAN_MSG\x01true\x02PGROUP\x01p\x02")
+    number = wire.post(Command(RequestCode.SEND_REPLY_MESSAGE_V2, fields, b"answer"))
+    take(asker)
+    assert wire.wait(number).code == 0
+    assert len(stored(broker)) == int(broker.config.store_reply_message_enable)
+    assert broker.server.handler_failures == 0
+
+
 def test_refused_topic_is_not_passed_on(wire, asker):
     """Refused topic is not passed on: nothing arrives at the asker."""
     fields = send_fields("SCHEDULE_TOPIC_XXXX", 0, properties())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymq.broker.locks import LockedQueue
+from pymq.broker.subscriptions import whole_number
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -77,7 +78,9 @@ def read_queue(entry: Mapping[str, Any]) -> LockedQueue:
     Raises:
         TypeError, ValueError: its queue is no number.
     """
-    return LockedQueue(str(entry.get("topic")), str(entry.get("brokerName")), int(entry.get("queueId") or 0))
+    return LockedQueue(
+        str(entry.get("topic")), str(entry.get("brokerName")), whole_number("queueId", entry.get("queueId") or 0, 32)
+    )
 
 
 def queue_json(queue: LockedQueue) -> dict[str, Any]:

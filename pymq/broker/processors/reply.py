@@ -15,7 +15,7 @@ from pymq._core._serve import PutResult
 from pymq.broker.processors import send_properties as texts
 from pymq.broker.processors.send_checks import SendRefused, check_begun, check_queue, check_topic, find_or_create_topic
 from pymq.broker.processors.send_header import SendHeader, needed, read_header
-from pymq.broker.redirect import redirect
+from pymq.broker.redirect import HALF, redirect
 from pymq.broker.topic_config import TopicConfig
 from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -140,12 +140,14 @@ class ReplyProcessor:
 
         # Differs: with its sysFlag, so that a compressed reply can be read there; 5.5.0 stores it with 0.
         """
+        properties = self._properties(header.properties)
+        properties.pop(HALF, None)  # a reply is no half message, whatever it says
         try:
             kept = redirect(
                 self._broker,
                 topic.topic_name,
                 queue_id,
-                self._properties(header.properties),
+                properties,
                 needed(header.sys_flag, "sysFlag"),
                 header.reconsume_times,
                 self._broker.clock.now_ms(),
