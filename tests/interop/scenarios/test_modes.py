@@ -76,6 +76,9 @@ SOME = (
     "start-first",
     "start-reset-by-time",
 )
+# Python's plane waits a moment for a buffer of the pool and finds one (docs/guarantees.md); reactors never wait.
+OF_PYTHON_PLANE: Expected = {"flow-control-pool-exhausted": {"outcomes": ["ok"]}}
+
 IN_FULL = os.environ.get("PYMQ_INTEROP_MODES") == "all"
 
 
@@ -84,7 +87,8 @@ IN_FULL = os.environ.get("PYMQ_INTEROP_MODES") == "all"
 @pytest.mark.parametrize("mode", EVERY if IN_FULL else PAIRWISE, ids=str)
 def test_scenario_in_another_mode(play: Play, target: str, kind: str, scenario: str, mode: Mode) -> None:
     """Goal: what users rely on does not depend on how the broker works. Method: the same facts in another mode."""
-    assert play(kind, scenario, mode) == wanted(target, kind, scenario, EXPECTED, DIFFERS)
+    differs = {**DIFFERS, **OF_PYTHON_PLANE} if mode.plane == "python" else DIFFERS
+    assert play(kind, scenario, mode) == wanted(target, kind, scenario, EXPECTED, differs)
 
 
 def test_pairwise_modes_contain_each_pair() -> None:

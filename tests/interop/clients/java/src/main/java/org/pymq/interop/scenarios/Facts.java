@@ -86,7 +86,7 @@ final class Facts {
     }
 
     /** The broker's code wherever it is in the chain of causes, or the client's own. */
-    private static int code(Throwable problem) {
+    static int code(Throwable problem) {
         for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
             if (cause instanceof MQBrokerException) {
                 return ((MQBrokerException) cause).getResponseCode();

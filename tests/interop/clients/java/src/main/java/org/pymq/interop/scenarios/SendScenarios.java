@@ -5,6 +5,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -12,6 +14,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
+import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.compression.CompressionType;
@@ -291,18 +294,33 @@ final class SendScenarios {
     /** A transient pool of two small buffers that are written out too seldom, its broker's setting, and no waiting. */
     private static JSONObject poolExhausted(World world) throws Exception {
         String topic = world.topic(1);
-        DefaultMQProducer producer = world.producer();
-        List<String> outcomes = new ArrayList<>();
-        for (int i = 0; i < 300 && outcomes.size() < 2; i++) {
+        DefaultMQProducer producer = world.ownProducer(world.name("producers"));
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.start();
+        List<CompletableFuture<String>> sends = new ArrayList<>();
+        for (int i = 0; i < 300; i++) {
             Message message = World.message(topic, "tag", "m-" + i);
             byte[] body = new byte[30_000];
             // Nothing that the client could compress.
             ThreadLocalRandom.current().nextBytes(body);
             message.setBody(body);
-            String outcome = Facts.outcome(() -> producer.send(message));
-            if (outcomes.isEmpty() || !outcome.equals("ok")) {
-                outcomes.add(outcome);
-            }
+            CompletableFuture<String> outcome = new CompletableFuture<>();
+            sends.add(outcome);
+            producer.send(message, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult sent) {
+                    outcome.complete("ok");
+                }
+
+                @Override
+                public void onException(Throwable problem) {
+                    outcome.complete("code " + Facts.code(problem));
+                }
+            });
+        }
+        Set<String> outcomes = new TreeSet<>();
+        for (CompletableFuture<String> outcome : sends) {
+            outcomes.add(outcome.get(World.WAIT_MS, TimeUnit.MILLISECONDS));
         }
         return Facts.of("outcomes", outcomes);
     }
