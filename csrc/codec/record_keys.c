@@ -119,6 +119,7 @@ void pymq_record_keys(const struct pymq_record *record, const struct pymq_delay_
             level = levels->count;
         }
         if (level > 0) {
+            keys->is_delayed = true;
             /* Unsigned: a record with a nonsense store time must not be undefined behaviour. */
             keys->tags_code = (int64_t)((uint64_t)record->store_timestamp_ms + (uint64_t)levels->delay_ms[level - 1]);
         }

@@ -35,9 +35,18 @@ static int put_in_queue(struct pymq_store *store, const struct pymq_record *reco
     return status;
 }
 
+/* Store times never decrease, so while a clock that was set back catches up, a message's lies ahead of it: counted from
+ * there, a delay would end after it and the time the clock went back. A queue built again has to do with the log's. */
+static int64_t delivery_time(const struct pymq_store *store, const struct pymq_record *record, int64_t tags_code) {
+    int64_t ahead_ms = store->recovering ? 0 : record->store_timestamp_ms - pymq_now_ms();
+    return ahead_ms > 0 ? tags_code - ahead_ms : tags_code;
+}
+
 int pymq_dispatch_record(struct pymq_store *store, const struct pymq_record *record) {
     struct pymq_record_keys keys;
     pymq_record_keys(record, &store->config.delay_levels, &keys);
+    if (keys.is_delayed)
+        keys.tags_code = delivery_time(store, record, keys.tags_code);
     int transaction = record->sys_flag & PYMQ_SYS_TRANSACTION_MASK;
     bool consumable = transaction != PYMQ_SYS_TRANSACTION_PREPARED && transaction != PYMQ_SYS_TRANSACTION_ROLLBACK;
     int status = PYMQ_OK;

@@ -207,6 +207,7 @@ struct pymq_record_keys {
     struct pymq_slice tags;       /* TAGS */
     struct pymq_slice keys;       /* KEYS, space separated */
     struct pymq_slice unique_key; /* UNIQ_KEY */
+    bool is_delayed;              /* tags_code is a delivery time */
 };
 
 /* One pass over the properties. As Apache does: a record of SCHEDULE_TOPIC_XXXX with DELAY > 0 gets its delivery
