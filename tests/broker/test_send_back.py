@@ -221,9 +221,10 @@ def test_what_was_never_delivered_cannot_be_sent_back(shared, group, properties)
     assert answer.code == ResponseCode.SUCCESS, answer
     offset = int(answer.fields["msgId"][16:], 16)
     fields = {"group": group, "offset": str(offset), "delayLevel": "0"}
-    refused = wire.call(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
-    assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert refused.remark == f"look message by offset failed, {offset}"
+    for _ in range(2):  # the second time the retry topic is there, and the reactor looks at it first
+        refused = wire.call(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert refused.remark == f"look message by offset failed, {offset}"
 
 
 @pytest.mark.parametrize("field", ["group", "offset", "delayLevel"])
