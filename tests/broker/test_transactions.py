@@ -203,6 +203,34 @@ def test_a_commit_without_index_is_found_after_a_kill(tmp_path):
         assert committed(driven) == [b"once", b"two"]
 
 
+def test_a_commit_is_found_after_a_kill_when_the_index_was_off_before(tmp_path):
+    """Symptom: committed twice, because an index that was switched on since then does not know the first."""
+    with DrivenBroker(tmp_path, store=SMALL.replace(message_index_enable=False)) as driven:
+        with Producer(driven) as producer:
+            halves = [producer.half(b"%d" % number) for number in range(3)]
+            for half in halves:
+                producer.end_oneway(half)
+        driven.restart(kill=True, store=SMALL.replace(message_index_enable=True))
+        with Producer(driven) as producer:
+            assert {producer.end(half).code for half in halves} == {ResponseCode.SUCCESS}
+        assert sorted(committed(driven)) == [b"0", b"1", b"2"]
+
+
+def test_a_commit_is_found_after_a_kill_among_many_of_its_key(tmp_path):
+    """Symptom: committed twice, because only the newest messages of the key were looked at."""
+    key = "UNIQ_KEY\x01SAME\x02"
+    with DrivenBroker(tmp_path) as driven:
+        with Producer(driven) as producer:
+            half = producer.half(b"once", properties=key)
+            producer.end_oneway(half)
+            for _ in range(70):
+                producer.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 0, key), b"other")
+        driven.restart(kill=True)
+        with Producer(driven) as producer:
+            assert producer.end(half).code == ResponseCode.SUCCESS
+        assert committed(driven).count(b"once") == 1
+
+
 def test_a_delayed_half_waits_for_its_time_from_its_commit_on(driven, producer):
     """Differs from Apache, which drops it; committed once over a kill as well."""
     half = producer.half(b"later", queue_id=1, properties="DELAY\x013\x02")

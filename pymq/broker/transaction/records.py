@@ -185,21 +185,27 @@ def find_committed(store: Store, half: Half, targets: set[tuple[str, int]], *, i
     """Whether the transaction of *half* is in the log as a committed message, in one of *targets* (topic, queue).
 
     For half messages of an earlier run: a kill may have come between the committed message and its op message. By
-    the index; without one (`messageIndexEnable=false`) by reading the queues from the half's time on. Waits for the
-    disk.
+    the index, where that has the half itself (it may have been off then) and not too much else under its key;
+    otherwise by reading the queues from the half's time on. Waits for the disk.
 
     Raises:
         StoreError: it cannot be told.
     """
-    return any(
-        is_commit_of(store, half, found)
-        for topic, queue_id in targets
-        for found in (
-            store.query(topic, half.key, half.store_ms, max_count=LOOK_COUNT)
-            if indexed and half.key
-            else scan(store, topic, queue_id, half.store_ms)
-        )
-    )
+    trusted = indexed and bool(half.key) and is_indexed(store, half)
+    for topic, queue_id in targets:
+        found = store.query(topic, half.key, half.store_ms, max_count=LOOK_COUNT) if trusted else []
+        if any(is_commit_of(store, half, message) for message in found):
+            return True
+        is_all = trusted and len(found) < LOOK_COUNT
+        if not is_all and any(is_commit_of(store, half, m) for m in scan(store, topic, queue_id, half.store_ms)):
+            return True
+    return False
+
+
+def is_indexed(store: Store, half: Half) -> bool:
+    """Whether the index knows the half message, and so was kept when its commit may have been stored."""
+    found = store.query(names.HALF_TOPIC, half.key, half.store_ms, max_count=LOOK_COUNT)
+    return any(message.physical_offset == half.physical_offset for message in found)
 
 
 def scan(store: Store, topic: str, queue_id: int, since_ms: int) -> list[ReceivedMessage]:
