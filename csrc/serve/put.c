@@ -3,6 +3,9 @@
 
 #include "serve_internal.h"
 
+/* Often on the control loop, which everybody's heartbeats go through. */
+#define APPEND_FLAGS PYMQ_APPEND_BOUNDED
+
 struct encoded {
     struct pymq_append_item *items;
     uint8_t *records;
@@ -72,7 +75,8 @@ int pymq_serve_put(struct pymq_serve *serve, struct pymq_put *puts, size_t count
     int status = encode(serve, puts, count, &encoded);
     if (status == PYMQ_OK) {
         struct pymq_append_result result;
-        status = pymq_store_append(serve->store, encoded.items, count, together ? PYMQ_APPEND_TOGETHER : 0, &result);
+        status = pymq_store_append(serve->store, encoded.items, count,
+                                   APPEND_FLAGS | (together ? PYMQ_APPEND_TOGETHER : 0), &result);
         for (size_t i = 0; i < result.appended; i++) {
             const struct pymq_append_item *item = &encoded.items[i];
             puts[i].queue_offset = item->queue_offset;

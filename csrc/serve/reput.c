@@ -104,7 +104,8 @@ static void settle(struct reputting *state) {
     bool renewed = false;
     while (from < state->count && !state->stopped) {
         struct pymq_append_result result;
-        int status = pymq_store_append(state->serve->store, &state->items[from], limit - from, 0, &result);
+        int status = pymq_store_append(state->serve->store, &state->items[from], limit - from, PYMQ_APPEND_BOUNDED,
+                                       &result);
         note_appended(state, from, from + result.appended, &result);
         from += result.appended;
         if (status == PYMQ_OK) {

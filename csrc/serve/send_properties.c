@@ -86,6 +86,10 @@ static bool stands_before(struct pymq_slice source, const struct pymq_slice *nam
     return false;
 }
 
+/* Names that look like an earlier one and are compared with all of them: beyond, it is Python's, whose dictionary takes
+ * no longer for the thousandth name than for the first. A reactor would stand still for seconds. */
+#define CLOSE_LOOKS_MAX 64
+
 struct reading {
     size_t kept_size;  /* of pairs that stay, with both separators */
     uint64_t seen;     /* one bit per name, roughly: only a bit met twice is worth a closer look */
@@ -96,11 +100,12 @@ struct reading {
 static int read_all(struct pymq_slice source, struct reading *reading) {
     struct pymq_property pair;
     size_t position = 0;
+    int close_looks = 0;
     *reading = (struct reading){.wait = true};
     while (pymq_properties_next(source.data, source.size, &position, &pair)) {
         uint32_t middle = pair.name.data[pair.name.size / 2], last = pair.name.data[pair.name.size - 1];
         uint64_t bit = UINT64_C(1) << ((pair.name.size * 7 + pair.name.data[0] * 5 + middle * 3 + last) & 63);
-        if ((reading->seen & bit) != 0 && stands_before(source, &pair.name))
+        if ((reading->seen & bit) != 0 && (++close_looks > CLOSE_LOOKS_MAX || stands_before(source, &pair.name)))
             return PYMQ_EUNSUPPORTED; /* the last one counts; rare enough for the slower plane */
         reading->seen |= bit;
         switch (meaning_of(&pair.name)) {

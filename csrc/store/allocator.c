@@ -193,7 +193,11 @@ struct pymq_allocator *pymq_allocator_start(struct pymq_commit_log *log) {
                 log->active != NULL ? log->active->base + log->config->log_file_size / 2 : INT64_MAX);
     pthread_mutex_init(&allocator->lock, NULL);
     pthread_cond_init(&allocator->work, NULL);
-    pthread_cond_init(&allocator->done, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&allocator->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (pymq_thread_start(&allocator->thread, "pymq-allocator", run, allocator) != 0) {
         free(allocator);
         return NULL;
@@ -233,17 +237,39 @@ void pymq_allocator_stop(struct pymq_allocator *allocator, bool abandon) {
     free(allocator);
 }
 
-int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, struct pymq_new_file *taken) {
+/* Wait until something is done. False when the time is over. */
+static bool wait_done(struct pymq_allocator *allocator, int64_t deadline_ns) {
+    if (deadline_ns == INT64_MAX)
+        return pthread_cond_wait(&allocator->done, &allocator->lock) == 0;
+    struct timespec deadline = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
+    return pthread_cond_timedwait(&allocator->done, &allocator->lock, &deadline) == 0;
+}
+
+/* Wait until nothing is being made; with `wanted` until that has been made too. */
+static bool wait_made(struct pymq_allocator *allocator, bool wanted, int64_t deadline_ns) {
+    while (allocator->making || (wanted && allocator->wanted_base >= 0 && !allocator->stop)) {
+        if (!wait_done(allocator, deadline_ns))
+            return false;
+    }
+    return true;
+}
+
+int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, int64_t wait_ms, struct pymq_new_file *taken) {
+    int64_t deadline_ns = wait_ms < 0 ? INT64_MAX : pymq_monotonic_ns() + wait_ms * 1000000;
     pthread_mutex_lock(&allocator->lock);
-    while (allocator->making)
-        pthread_cond_wait(&allocator->done, &allocator->lock);
+    if (!wait_made(allocator, false, deadline_ns)) {
+        pthread_mutex_unlock(&allocator->lock);
+        return PYMQ_EPOOL;
+    }
     if (allocator->ready.file != NULL && pymq_file_is_unlinked(allocator->ready.file))
         drop_ready(allocator);
     if (allocator->ready.file == NULL && !allocator->stop) {
         allocator->wanted_base = base;
         pthread_cond_signal(&allocator->work);
-        while ((allocator->wanted_base >= 0 || allocator->making) && !allocator->stop)
-            pthread_cond_wait(&allocator->done, &allocator->lock);
+        if (!wait_made(allocator, true, deadline_ns)) {
+            pthread_mutex_unlock(&allocator->lock);
+            return PYMQ_EPOOL; /* it is made all the same, for whoever comes next */
+        }
     }
     int status = allocator->make_status;
     if (allocator->ready.file != NULL) {

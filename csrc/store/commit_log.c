@@ -96,9 +96,11 @@ static int target_locked(struct pymq_commit_log *log, int64_t size, uint8_t **ta
     return PYMQ_OK;
 }
 
-static int enter_file_locked(struct pymq_commit_log *log) {
+static int enter_file_locked(struct pymq_commit_log *log, unsigned flags) {
     struct pymq_new_file taken;
-    int status = pymq_allocator_take(log->allocator, log->position, &taken);
+    bool is_bounded = (flags & (PYMQ_APPEND_NO_WAIT | PYMQ_APPEND_BOUNDED)) != 0;
+    int status =
+        pymq_allocator_take(log->allocator, log->position, is_bounded ? PYMQ_APPEND_WAIT_MS_MAX : -1, &taken);
     if (status != PYMQ_OK)
         return status;
     if (taken.buffer != NULL) {
@@ -135,13 +137,13 @@ static int seal_locked(struct pymq_commit_log *log) {
 }
 
 /* Make sure `size` bytes and the blank behind them fit into the active file. */
-static int make_room_locked(struct pymq_commit_log *log, int64_t size) {
+static int make_room_locked(struct pymq_commit_log *log, int64_t size, unsigned flags) {
     if (log->active != NULL && size + PYMQ_BLANK_SIZE_MIN > log->active->base + log->active->size - log->position) {
         int status = seal_locked(log);
         if (status != PYMQ_OK)
             return status;
     }
-    return log->active != NULL ? PYMQ_OK : enter_file_locked(log);
+    return log->active != NULL ? PYMQ_OK : enter_file_locked(log, flags);
 }
 
 /* Prepared and rollback records are in no queue. */
@@ -178,7 +180,7 @@ static int take_back_locked(struct pymq_commit_log *log, struct pymq_append_item
 static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *items, size_t count, unsigned flags,
                          int64_t together_size, size_t *appended) {
     if (flags & PYMQ_APPEND_TOGETHER) {
-        int status = make_room_locked(log, together_size);
+        int status = make_room_locked(log, together_size, flags);
         if (status != PYMQ_OK)
             return status;
     }
@@ -188,7 +190,7 @@ static int append_locked(struct pymq_commit_log *log, struct pymq_append_item *i
         if (atomic_load_explicit(&item->queue->closed, memory_order_relaxed))
             return PYMQ_ENOTFOUND;
         uint32_t room = crc_room(log, item);
-        int status = make_room_locked(log, (int64_t)item->size + room);
+        int status = make_room_locked(log, (int64_t)item->size + room, flags);
         if (status == PYMQ_OK)
             status = target_locked(log, (int64_t)item->size + room, &target);
         if (status != PYMQ_OK)

@@ -188,6 +188,25 @@ static void test_long_properties_of_waiting_messages_are_handed_over(void) {
     serve_end();
 }
 
+/* Thousands of short names took a reactor half a second each, and everybody's heartbeats with it. */
+static void test_many_properties_do_not_stop_a_reactor(void) {
+    start("many", "1s 5s 10s");
+    char properties[PYMQ_PROPERTIES_SIZE_MAX + 1];
+    for (int count = 40; count <= 3500; count += 3460) {
+        size_t size = 0;
+        for (int i = 0; i < count; i++)
+            size += (size_t)snprintf(properties + size, sizeof properties - size, "%c%c%c\x01v\x02", 'a' + i % 26,
+                                     'a' + i / 26 % 26, 'a' + i / 676);
+        struct pymq_connection *other = fake_connect(0);
+        struct request request = send_request(1, "TopicA", "0", properties, "body");
+        CHECK_EQ(offer(other, &request), count == 40 ? PYMQ_SERVED : PYMQ_HAND_OVER + PYMQ_REASON_PROPERTY);
+        request.fields[11][1] = "true"; /* a batch's own */
+        CHECK(count == 40 || offer(fake_connect(1), &request) == PYMQ_HAND_OVER + PYMQ_REASON_PROPERTY);
+        settle();
+    }
+    serve_end();
+}
+
 int main(void) {
     RUN(test_a_delayed_message_waits_under_its_level);
     RUN(test_level_zero_is_no_delay);
@@ -195,6 +214,7 @@ int main(void) {
     RUN(test_without_levels_or_transactions_both_are_handed_over);
     RUN(test_a_half_message_waits_in_the_half_topic);
     RUN(test_flags_of_a_transaction_without_its_property_are_handed_over);
+    RUN(test_many_properties_do_not_stop_a_reactor);
     RUN(test_long_properties_of_waiting_messages_are_handed_over);
     return check_summary();
 }

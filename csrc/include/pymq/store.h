@@ -101,8 +101,12 @@ struct pymq_append_item {
 enum pymq_append_flag {
     PYMQ_APPEND_TOGETHER = 1 << 0, /* a client batch: all items in one log file, consecutive, or none */
     PYMQ_APPEND_QUIET = 1 << 2,    /* do not wake dispatch: the caller does, by pymq_store_ring, once it has answered */
-    PYMQ_APPEND_NO_WAIT = 1 << 1,  /* PYMQ_EPOOL at once, instead of waiting for a buffer of the transient pool */
+    PYMQ_APPEND_NO_WAIT = 1 << 1,  /* PYMQ_EPOOL at once, instead of waiting for a buffer of the pool; and _BOUNDED */
+    PYMQ_APPEND_BOUNDED = 1 << 3,  /* PYMQ_EPOOL when the next log file is not there within PYMQ_APPEND_WAIT_MS_MAX */
 };
+
+/* Files are made half a file ahead: only a disk that stands still takes so long, or the first file of a new store. */
+#define PYMQ_APPEND_WAIT_MS_MAX 2000
 
 struct pymq_append_result {
     size_t appended;             /* items appended, in order; fewer than asked only with a negative status */
