@@ -129,10 +129,14 @@ void pymq_refusal_make(struct pymq_refusal *refusal, const struct pymq_serve *se
         return;
     case PYMQ_EPOOL:
         pymq_store_stats(serve->store, &stats);
-        snprintf(text, sizeof text,
-                 PYMQ_BUSY_WORDS ": the transient store pool has %" PRId64 " of %" PRId64
-                                 " buffers free (transientStorePoolSize)",
-                 stats.pool_free, stats.pool_size);
+        if (stats.pool_size == 0)
+            snprintf(text, sizeof text, PYMQ_BUSY_WORDS ": the commit log's next file was not there within %dms",
+                     PYMQ_APPEND_WAIT_MS_MAX);
+        else
+            snprintf(text, sizeof text,
+                     PYMQ_BUSY_WORDS ": the transient store pool has %" PRId64 " of %" PRId64
+                                     " buffers free (transientStorePoolSize)",
+                     stats.pool_free, stats.pool_size);
         say(refusal, PYMQ_RESPONSE_SYSTEM_BUSY, false, text); /* rejected before it is looked at: no fields */
         return;
     case PYMQ_ETIMEDOUT:
