@@ -130,6 +130,82 @@ def test_a_power_cut_that_takes_a_timed_send_back_leaves_no_unit_of_it(world):
     assert deliveries(world) == [0, 1]
 
 
+def test_a_slot_whose_delivery_fails_in_the_middle_is_delivered_whole_and_once(world):
+    """Whatever was raised: what was not delivered stays pending, over a crash too."""
+    for _ in range(1200):  # three batches
+        world.send(3000)
+    world.turn()
+    calls = []
+
+    def fault(item):
+        calls.append(item)
+        if len(calls) == 700:
+            world.put_again.difference_update(item.source for item in calls[512:])
+            raise ZeroDivisionError("a bug")
+
+    world.fault = fault
+    with pytest.raises(ZeroDivisionError):
+        at(world, 4)
+    assert deliveries(world)[:512] == [1] * 512
+    assert world.timers.is_refused
+    world.fault = None
+    world.durable = world.written
+    world.timers.save()
+    world.crash(power=False, down_ms=0)
+    assert min(deliveries(world)) >= 1
+
+
+def test_a_slot_is_kept_when_what_is_put_off_cannot_be_written(world, monkeypatch):
+    """Its topic is being removed and the disk is full: the others come once, it comes when both are over."""
+    for _ in range(1000):  # two batches
+        world.send(3000)
+    world.turn()
+    world.fault = lambda item: "PYMQ_EREMOVED" if item.source == world.queue[2] else None
+
+    def write(units):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.timers.log, "write", write)
+        with pytest.raises(OSError, match="no space left"):
+            at(world, 4)
+    world.fault = None
+    at(world, 8)
+    assert deliveries(world) == [1] * 1000
+
+
+def test_a_timer_with_a_roll_count_of_thousands_of_digits_is_delivered_as_its_neighbours_are(world):
+    """Python refuses to read such a number; the timer may not stop at it."""
+    for _ in range(3):
+        world.send(50_000)
+    world.records[world.queue[1]][1]["TIMER_ROLL_TIMES"] = "9" * 5000
+    world.turn()
+    at(world, 60)
+    assert deliveries(world) == [1, 1, 1]
+    assert world.timers.stats.rolled == 3
+
+
+def test_late_timers_that_the_store_refused_are_not_lost_by_a_crash(world):
+    """They were never in the timer log, and the timer topic is behind them."""
+    world.send(2000)
+    at(world, 10)
+    world.clock.ms += 10_000
+    world.send(5000)
+    at(world, 30)  # read_ms is behind them now
+    first = len(world.sent)
+    for _ in range(3):
+        world.send(-8000)
+        world.sent[-1].excused = True
+    world.fault = lambda item: "PYMQ_EREADONLY"
+    world.turn()
+    world.durable = world.written
+    world.timers.save()
+    world.crash(power=False, down_ms=0)
+    world.fault = None
+    at(world, 40)
+    assert deliveries(world)[first:] == [1, 1, 1]
+
+
 def test_files_of_the_timer_log_go_with_their_timers(world):
     """Ten thousand timers that came leave one or two files of a thousand units."""
     for _ in range(10):

@@ -9,6 +9,7 @@ ROLL_TIMES = "TIMER_ROLL_TIMES"
 DELETE_KEY = "TIMER_DEL_UNIQKEY"  # of a message that recalls another: whose
 REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
 UNIQUE_KEY = "UNIQ_KEY"
+COUNT_DIGITS_MAX = 9  # of a count that fits an int for certain
 NEVER_ENQUEUED = 2**63 - 1  # TIMER_ENQUEUE_MS of what was late before it entered the wheel
 
 
@@ -33,6 +34,11 @@ def slot_ms(deliver_ms: int, precision_ms: int) -> int:
 def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
     """What a recall names."""
     return f"{topic}+{unique_key}" if with_topic else unique_key
+
+
+def roll_times(text: str) -> int:
+    """How often a message was rolled; a text that no broker can have written counts as never."""
+    return int(text) if len(text) <= COUNT_DIGITS_MAX and text.isascii() and text.isdigit() else 0
 
 
 def java_long(text: str) -> int:

@@ -47,7 +47,9 @@ def to_timer(broker: Broker, message: Message, now_ms: int) -> Message:
         names.REAL_QUEUE: str(message.queue_id),
     }
     timer.wake()
-    return message._replace(topic=broker_names.TIMER_TOPIC, queue_id=0, properties=properties | added)
+    # How often it was rolled is the broker's to count: a client's number would be gone on from.
+    kept = {name: value for name, value in properties.items() if name != names.ROLL_TIMES}
+    return message._replace(topic=broker_names.TIMER_TOPIC, queue_id=0, properties=kept | added)
 
 
 def illegal(broker: Broker, detail: str) -> SendRefused:

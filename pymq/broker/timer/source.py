@@ -8,16 +8,19 @@ from typing import NamedTuple, Protocol
 from pymq._core._serve import PutResult, Reput, Serve
 from pymq._core._store import Store
 from pymq.broker import names
-from pymq.errors import NotFoundError
+from pymq.errors import CorruptRecordError, NotFoundError
+
+NOWHERE = -1  # the offset of a message that is damaged
 
 
 class Timed(NamedTuple):
-    """A message of the timer topic."""
+    """A message of the timer topic; a `damaged` one is there, and nothing is known of it but its place in the queue."""
 
     queue_offset: int
     offset: int
     size: int
     properties: dict[str, str]
+    damaged: bool = False
 
 
 class TimerSource(Protocol):
@@ -32,7 +35,7 @@ class TimerSource(Protocol):
         ...
 
     def record(self, offset: int) -> Timed | None:
-        """The message at *offset* of the log."""
+        """The message at *offset* of the log; None when it is gone or damaged."""
         ...
 
     def reput(self, items: Sequence[Reput]) -> list[PutResult | str]:
@@ -65,21 +68,31 @@ class StoreSource:
         return int(first), int(end)
 
     def read(self, queue_offset: int, count: int) -> list[Timed]:
-        """None when nothing is there yet, or not any more."""
+        """None when nothing is there yet, or not any more. A damaged record costs only itself."""
         try:
             messages = self._store.read(names.TIMER_TOPIC, 0, queue_offset, count, settle=False)
         except NotFoundError:
             return []
+        except CorruptRecordError:
+            if count == 1:
+                return [Timed(queue_offset, NOWHERE, 0, {}, damaged=True)]
+            found: list[Timed] = []
+            for at in range(queue_offset, queue_offset + count):
+                one = self.read(at, 1)
+                if not one:
+                    break
+                found += one
+            return found
         return [
             Timed(int(message.queue_offset), int(message.physical_offset), message.store_size, message.properties)
             for message in messages
         ]
 
     def record(self, offset: int) -> Timed | None:
-        """None when no record begins there any more."""
+        """None when no record begins there any more, or none that can be read."""
         try:
             message = self._store.read_record(offset)
-        except NotFoundError:
+        except (NotFoundError, CorruptRecordError):
             return None
         return Timed(int(message.queue_offset), int(message.physical_offset), message.store_size, message.properties)
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 import heapq
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,8 +166,8 @@ class TimerStore:
         oldest = min(self._committed.oldest, min(list(self._pending.values()), default=math.inf))
         oldest = min([oldest, *(unit.offset for _, unit in list(self._left))])
         waiting = self._source.read(min(self.queue_offset, self._committed.queue_offset), 1)
-        if waiting:
-            oldest = min(oldest, waiting[0].offset)
+        if waiting:  # all of the log, while the next one is damaged: where it is, and the one behind it, is not known
+            oldest = min(oldest, max(waiting[0].offset, 0))
         return None if oldest == math.inf else int(oldest)
 
     def count_below(self, offset: int) -> int:
@@ -203,6 +205,10 @@ class TimerStore:
         late: list[tuple[int, Unit]] = []
         topics: dict[str, int] = {}
         for message in batch:
+            if message.damaged:
+                self.stats.lost += 1
+                log.error("timer lost queue_offset=%d because=its record is damaged", message.queue_offset)
+                continue
             properties = message.properties
             topic = properties.get(names.REAL_TOPIC, "")
             try:
@@ -228,7 +234,7 @@ class TimerStore:
         self._append(entries, now_ms)
         self.queue_offset = batch[-1].queue_offset + 1
         # A message that a power cut takes away must not be one that is known to be in the wheel.
-        self._end_offset = max(self._end_offset, batch[-1].offset + batch[-1].size)
+        self._end_offset = max([self._end_offset, *(message.offset + message.size for message in batch)])
         self.stats.enqueued += len(entries)
         for topic, count in topics.items():
             self.metrics.add(topic, count)
@@ -326,8 +332,7 @@ class TimerStore:
         while self._times and self._times[0] + self.precision_ms <= now_ms:
             if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
                 return count
-            time_ms = heapq.heappop(self._times)
-            self._dequeue_slot(time_ms)
+            self._dequeue_slot(self._times[0])
             count += 1
             now_ms = self._clock.now_ms()
         return count
@@ -348,13 +353,15 @@ class TimerStore:
         return units
 
     def _dequeue_slot(self, time_ms: int) -> None:
+        """Deliver the first slot. Until its units are known it stays pending; from then on `_deliver` keeps them."""
         units = self._units(time_ms)
-        self.read_ms = time_ms + self.precision_ms
-        self._pending.pop(time_ms, None)
         deletes = [unit for unit in units if unit.magic & MAGIC_DELETE and not unit.magic & MAGIC_ROLL]
         normal = [unit for unit in units if not unit.magic & MAGIC_DELETE or unit.magic & MAGIC_ROLL]
         if deletes:
             normal = self._recalled(deletes, normal)
+        heapq.heappop(self._times)
+        self._pending.pop(time_ms, None)
+        self.read_ms = time_ms + self.precision_ms
         self._deliver([(time_ms, unit) for unit in normal])
 
     def _recalled(self, deletes: Sequence[Unit], normal: Sequence[Unit]) -> list[Unit]:
@@ -379,38 +386,48 @@ class TimerStore:
         return kept
 
     def _deliver(self, due: Sequence[tuple[int, Unit]]) -> None:
-        """Put messages again; one that fails alone is put off, what the store refuses is left for the next turn."""
+        """Put messages again; one that fails alone is put off, what the store refuses is left for the next turn.
+
+        Whatever fails on the way, what is not delivered by then is left for the next turn too.
+        """
+        waiting = deque(due)
+        put_off: list[tuple[int, Unit]] = []
         topics: dict[str, int] = {}
-        for begin in range(0, len(due), BATCH):
-            batch = due[begin : begin + BATCH]
-            if self._left or self.stopping():
-                self._left += batch
-                continue
-            now_ms = self._clock.now_ms()
-            results = self._source.reput([self._reput(unit, now_ms) for _, unit in batch])
-            put_off: list[Unit] = []
-            for (time_ms, unit), result in zip(batch, results, strict=True):
-                if isinstance(result, str) and result in FULL and not unit.magic & MAGIC_ROLL:
-                    (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
-                if isinstance(result, PutResult):
-                    self._delivered(time_ms, unit, result, now_ms, topics)
-                elif result in GONE:
-                    self.stats.lost += 1
-                    log.error("timer lost offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
-                elif result in HOMELESS:
-                    self.stats.illegal += 1
-                    log.error("timer without topic or queue offset=%d slot_ms=%d", unit.offset, time_ms)
-                elif result in ALONE:
-                    log.warning("timer put off offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
-                    put_off.append(unit)
-                else:
-                    if not self._left:
-                        log.error("timers wait because=the store refuses them: %s", result)
-                    self._left.append((time_ms, unit))
-            self._put_off(put_off, now_ms)
-            self.stats.put_off += len(put_off)
-        for topic, count in topics.items():
-            self.metrics.add(topic, -count)
+        try:
+            while waiting and not self._left and not self.stopping():
+                now_ms = self._clock.now_ms()
+                batch = list(islice(waiting, BATCH))
+                results = self._source.reput([self._reput(unit, now_ms) for _, unit in batch])
+                for (time_ms, unit), result in zip(batch, results, strict=True):
+                    if isinstance(result, str) and result in FULL and not unit.magic & MAGIC_ROLL:
+                        (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
+                    waiting.popleft()
+                    if isinstance(result, PutResult):
+                        self._delivered(time_ms, unit, result, now_ms, topics)
+                    elif result in ALONE:
+                        log.warning("timer put off offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
+                        put_off.append((time_ms, unit))
+                    elif result in GONE or result in HOMELESS:
+                        self._given_up(time_ms, unit, result)
+                    else:
+                        if not self._left:
+                            log.error("timers wait because=the store refuses them: %s", result)
+                        self._left.append((time_ms, unit))
+                self._put_off([unit for _, unit in put_off], now_ms)
+                self.stats.put_off += len(put_off)
+                put_off.clear()
+        finally:
+            self._left += [*put_off, *waiting]
+            for topic, count in topics.items():
+                self.metrics.add(topic, -count)
+
+    def _given_up(self, time_ms: int, unit: Unit, status: str) -> None:
+        if status in GONE:
+            self.stats.lost += 1
+            log.error("timer lost offset=%d slot_ms=%d because=%s", unit.offset, time_ms, status)
+        else:
+            self.stats.illegal += 1
+            log.error("timer without topic or queue offset=%d slot_ms=%d", unit.offset, time_ms)
 
     def _reput(self, unit: Unit, now_ms: int) -> Reput:
         added = f"{names.ENQUEUE_MS}\x01{unit.written_ms}\x02{names.DEQUEUE_MS}\x01{now_ms}\x02"
@@ -419,9 +436,13 @@ class TimerStore:
             return Reput(unit.offset, set=added.encode())
         message = self._source.record(unit.offset)
         properties = message.properties if message is not None else {}
-        times, out_ms = properties.get(names.ROLL_TIMES, "0"), properties.get(names.OUT_MS, "0")
-        self._roll_due_ms = min(self._roll_due_ms, self._slot_of(int(out_ms) if out_ms.isdecimal() else 0))
-        added += f"{names.ROLL_TIMES}\x01{int(times) + 1 if times.isdecimal() else 1}\x02"
+        try:
+            out_ms = names.java_long(properties.get(names.OUT_MS, ""))
+        except ValueError:
+            out_ms = 0
+        self._roll_due_ms = min(self._roll_due_ms, self._slot_of(out_ms))
+        times = names.roll_times(properties.get(names.ROLL_TIMES, "0"))
+        added += f"{names.ROLL_TIMES}\x01{times + 1}\x02"
         return Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, set=added.encode())
 
     def _delivered(self, time_ms: int, unit: Unit, result: PutResult, now_ms: int, topics: dict[str, int]) -> None:
@@ -473,6 +494,7 @@ class TimerStore:
         Raises:
             OSError: it could not be written; the older one stands.
         """
+        self._keep_late()
         now = self._progress()
         if now == self._committed:
             return
@@ -484,7 +506,15 @@ class TimerStore:
             self._commit(now if current else waiting, clean=False, current=current)
             self._waiting = None
 
+    def _keep_late(self) -> None:
+        """Let what is left, and was late before it was ever in the timer log, enter that: a crash would forget it."""
+        late = [unit for _, unit in self._left if unit.written_ms == names.NEVER_ENQUEUED]
+        if late:
+            self._put_off(late, self._clock.now_ms(), at_once=True)
+            self._left = [(time_ms, unit) for time_ms, unit in self._left if unit.written_ms != names.NEVER_ENQUEUED]
+
     def _commit_now(self, *, clean: bool) -> None:
+        self._keep_late()
         self._source.flush()
         self._waiting = None
         self._commit(self._progress(), clean=clean)
