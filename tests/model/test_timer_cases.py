@@ -231,3 +231,106 @@ def test_another_precision_is_refused_while_timers_are_pending(world):
     world.open()
     at(world, 31)
     assert deliveries(world) == [1]
+
+
+# ---- lost files ------------------------------------------------------------------------------------------------------
+
+
+def lose(world, *names):
+    """Take files of the timers away."""
+    for name in names:
+        path = world.directory / name
+        if name == "half":
+            (first, *_) = sorted((world.directory / "timerlog").iterdir())
+            data = first.read_bytes()
+            first.write_bytes(data[:52].ljust(len(data), b"\0"))
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+LOST = [("timerlog",), ("timerwheel",), ("timerlog", "timerwheel"), ("half",), ("half", "timerwheel")]
+
+
+def some_of_each(world):
+    """Delivered, pending, rolled already, to be rolled, recalled, and recalled after it was rolled."""
+    for delay_ms in (2000, 3000, 25_000, 26_000, 35_000, 50_000, 100_000, 52_000):
+        world.send(delay_ms)
+    world.turn()
+    at(world, 3)
+    assert world.recall(3)
+    at(world, 22)
+    assert world.timers.stats.rolled == 2
+    assert world.recall(7)
+    at(world, 24)
+    assert deliveries(world) == [1, 1] + [0] * 6
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("names", LOST, ids="+".join)
+def test_a_lost_timer_log_or_wheel_is_made_again_from_the_topic_once_each(world, names, clean):
+    """Another disk not mounted, an operator who resets the timers: nothing is lost, nothing comes twice."""
+    some_of_each(world)
+    if clean:
+        world.timers.close()
+    else:
+        world.durable = world.written
+        world.timers.save()
+        world.timers.close(flush=False)
+    world.os.forget()
+    lose(world, *names)
+    world.open()
+    at(world, 150)
+    assert deliveries(world) == [1, 1, 1, 0, 1, 1, 1, 0]
+    assert world.timers.stats.lost == 0
+    assert world.timers.metrics.total == 0
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_a_crash_while_a_lost_timer_log_is_made_again_loses_nothing(world, calls):
+    """At any call to the disk: the next start begins the work anew."""
+    some_of_each(world)
+    world.timers.close()
+    world.os.forget()
+    lose(world, "timerlog")
+    world.crash_in = calls
+    world.open()
+    world.crash_in = None
+    at(world, 150)
+    assert deliveries(world) == [1, 1, 1, 0, 1, 1, 1, 0]
+
+
+def test_a_timer_that_was_put_off_when_the_timer_log_was_lost_comes_all_the_same(world):
+    """Its time is before the checkpoint's, and it was not delivered."""
+    world.send(2000)
+    world.send(2000)
+    world.send(30_000)
+    world.turn()
+    world.fault = lambda item: "PYMQ_EREMOVED" if item.source == world.queue[0] else None
+    at(world, 10)
+    assert deliveries(world) == [0, 1, 0]
+    world.timers.close()
+    world.fault = None
+    world.put_again.clear()
+    lose(world, "timerlog")
+    world.open()
+    at(world, 100)
+    assert deliveries(world) == [1, 2, 1]  # the second cannot be told from the first
+
+
+@pytest.mark.parametrize("left", [None, 0, 40])
+def test_without_a_checkpoint_every_timer_of_the_topic_comes_once_more_and_not_twice(world, left):
+    """Nothing says what was delivered. The timer log is not believed besides the topic, or pending ones came twice."""
+    some_of_each(world)
+    world.timers.close()
+    world.os.forget()
+    world.put_again.clear()
+    path = world.directory / "config" / "timercheck"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:left])
+    world.open()
+    at(world, 150)
+    assert deliveries(world) == [2, 2, 1, 0, 1, 1, 1, 0]

@@ -38,7 +38,8 @@ class TimerCheckpoint:
         queue_offset: messages of the timer topic before this one are in the timer log, or delivered.
         ours: whether pymq wrote it last; only then the rest means something.
         clean: whether the stop was clean: the wheel is as the log says.
-        log_end: the units before this position are exactly those of messages before `queue_offset`.
+        log_end: the units before this position are exactly those of messages before `queue_offset`; -1
+            while the log is being made again from the topic.
         pending_from: no unit before this position is pending.
         retry_floor: the lowest commit-log offset of messages put off because they could not be delivered; -1 for none.
     """

@@ -110,6 +110,13 @@ class TimerLog:
             return None
         return Unit(previous, magic, written_ms, delay_ms, offset, length, topic_hash)
 
+    def covers(self, begin: int, end: int) -> bool:
+        """Whether the files from *begin* to *end* are there, with a unit right before *end*."""
+        if begin >= end:
+            return end >= 0
+        bases = range(begin - begin % self._file_size, end, self._file_size)
+        return all(base in self._files for base in bases) and self.read(end - UNIT.size) is not None
+
     def scan(self, begin: int) -> Iterator[tuple[int, Unit]]:
         """Every (position, unit) from *begin* on, up to `end` or to the first bytes that are none."""
         for base in sorted(self._files):

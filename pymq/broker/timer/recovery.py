@@ -7,6 +7,8 @@ The timer log and the wheel follow from the timer topic, so nothing of them that
 * After a clean stop the wheel is as it should be and nothing is read but one unit a slot.
 * Apache's checkpoint knows less: its log is walked to the first bytes that are no unit, and the topic is read from
   behind the message of the last one, or from the checkpoint's offset if that is lower (TimerMessageStore.recover).
+* When the log is not what a checkpoint says, it is made again from the topic (`pymq.broker.timer.rebuild`); a
+  checkpoint whose `log_end` is -1 says that this has begun. Without a checkpoint the topic is all there is.
   # Differs: Apache skips slots that were due more than seven days ago, and loses what is in them.
 """
 
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from pymq.broker.timer import properties as names
 from pymq.broker.timer.checkpoint import FILE_NAME as CHECKPOINT_NAME
-from pymq.broker.timer.checkpoint import TimerCheckpoint, load_checkpoint
+from pymq.broker.timer.checkpoint import TimerCheckpoint, load_checkpoint, save_checkpoint
 from pymq.broker.timer.log import MAGIC_DELETE, NONE, UNIT, TimerLog
 from pymq.broker.timer.metrics import TimerMetrics
 from pymq.broker.timer.source import TimerSource
@@ -33,6 +35,8 @@ class Recovered:
     """Where the timers go on.
 
     Attributes:
+        from_topic: nothing but the timer topic is left.
+        rebuild_until: messages of the topic before this offset were in the timer log, or delivered.
         pending: the lowest commit-log offset in each slot that is still to come, by the slot's time.
     """
 
@@ -40,6 +44,8 @@ class Recovered:
     queue_offset: int
     checkpoint: TimerCheckpoint
     pending: dict[int, int] = field(default_factory=dict)
+    from_topic: bool = False
+    rebuild_until: int = 0
 
 
 @dataclass(slots=True)
@@ -60,12 +66,20 @@ def recover(
     Raises:
         ConfigError: the checkpoint was written with another precision, and timers are pending.
     """
-    checkpoint = load_checkpoint(directory / "config" / CHECKPOINT_NAME) or TimerCheckpoint()
+    path = directory / "config" / CHECKPOINT_NAME
+    checkpoint = load_checkpoint(path) or TimerCheckpoint()
     if checkpoint.ours and checkpoint.precision_ms != precision and checkpoint.slots:
         raise ConfigError(
             f"timerPrecisionMs is {precision}, the {checkpoint.slots} slots that are pending were made with "
             f"{checkpoint.precision_ms}; change it back, or when no timer is pending"
         )
+    if not checkpoint.read_ms:
+        if timer_log.begin < timer_log.end:
+            log.error("timers have no checkpoint, their topic is read from its beginning file=%s", path)
+        drop(wheel, timer_log, metrics)
+        return Recovered(0, 0, checkpoint, from_topic=True)
+    if checkpoint.ours and not timer_log.covers(checkpoint.pending_from, checkpoint.log_end):
+        return rebuild(path, wheel, timer_log, metrics, checkpoint)
     if checkpoint.ours and checkpoint.clean and checkpoint.retry_floor == NONE:
         timer_log.cut(checkpoint.log_end)
         pending = read_wheel(wheel, timer_log, checkpoint.read_ms)
@@ -75,12 +89,18 @@ def recover(
         log.warning("timer wheel is not as it was left slots=%d found=%d", checkpoint.slots, len(pending))
     if checkpoint.ours:
         timer_log.cut(checkpoint.log_end)
-        chains, counts, _ = read_log(timer_log, checkpoint.pending_from, checkpoint.read_ms)
-        if checkpoint.clean:  # slots that were cleared on purpose stay so
-            chains = {time_ms: chain for time_ms, chain in chains.items() if wheel.get(time_ms) is not None}
+        chains, counts, end = read_log(timer_log, checkpoint.pending_from, checkpoint.read_ms)
+        if end != checkpoint.log_end:
+            return rebuild(path, wheel, timer_log, metrics, checkpoint)
+        if checkpoint.clean:  # slots that were cleared on purpose stay so, unless the wheel itself was lost
+            kept = {time_ms: chain for time_ms, chain in chains.items() if wheel.get(time_ms) is not None}
+            chains = kept if len(kept) == checkpoint.slots else chains
         queue_offset = checkpoint.queue_offset
     else:
         chains, counts, end = read_log(timer_log, timer_log.begin, checkpoint.read_ms)
+        if end == timer_log.begin and checkpoint.log_flushed:
+            checkpoint.ours, checkpoint.precision_ms = True, precision
+            return rebuild(path, wheel, timer_log, metrics, checkpoint)
         queue_offset = min(checkpoint.queue_offset, offset_behind(timer_log, source, end, checkpoint.queue_offset))
         timer_log.cut(end)
     wheel.clear_all()
@@ -93,6 +113,28 @@ def recover(
     )  # fmt: skip
     pending = {time_ms: chain.lowest for time_ms, chain in chains.items()}
     return Recovered(checkpoint.read_ms, queue_offset, checkpoint, pending)
+
+
+def rebuild(
+    path: Path, wheel: TimerWheel, timer_log: TimerLog, metrics: TimerMetrics, checkpoint: TimerCheckpoint
+) -> Recovered:
+    """Begin again with the topic: what *checkpoint* says of the timer log is not so."""
+    log.error(
+        "timers are made again from their topic because=the timer log is not whole log_end=%d queue_offset=%d",
+        checkpoint.log_end, checkpoint.queue_offset,
+    )  # fmt: skip
+    # Said before anything is changed: a crash in the middle must not take half a new log for the old one.
+    checkpoint.clean, checkpoint.log_end, checkpoint.log_flushed, checkpoint.pending_from = False, NONE, 0, 0
+    save_checkpoint(path, checkpoint)
+    drop(wheel, timer_log, metrics)
+    return Recovered(checkpoint.read_ms, 0, checkpoint, from_topic=True, rebuild_until=checkpoint.queue_offset)
+
+
+def drop(wheel: TimerWheel, timer_log: TimerLog, metrics: TimerMetrics) -> None:
+    """Forget every unit and slot."""
+    timer_log.cut(timer_log.begin)
+    wheel.clear_all()
+    metrics.reset({})
 
 
 def read_wheel(wheel: TimerWheel, timer_log: TimerLog, read_ms: int) -> dict[int, int]:

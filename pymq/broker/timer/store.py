@@ -37,6 +37,7 @@ from pymq.broker.timer.checkpoint import TimerCheckpoint, save_checkpoint
 from pymq.broker.timer.log import DIRECTORY, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE, UNIT, TimerLog, Unit
 from pymq.broker.timer.metrics import FILE_NAME as METRICS_NAME
 from pymq.broker.timer.metrics import TimerMetrics, topic_hash
+from pymq.broker.timer.rebuild import RolledCopies, still_pending
 from pymq.broker.timer.recovery import recover
 from pymq.broker.timer.settings import TimerSettings
 from pymq.broker.timer.source import Timed, TimerSource
@@ -112,6 +113,7 @@ class TimerStore:
         found = recover(directory, self.wheel, self.log, self.metrics, source, self.precision_ms)
         first, end = source.queue_range(settle=True)
         self.queue_offset = min(max(found.queue_offset, first), end)
+        self._copies = RolledCopies(source, first, end) if found.from_topic else RolledCopies()
         if self.queue_offset > found.queue_offset and found.queue_offset:
             log.error("timers lost count=%d because=their queue was removed", first - found.queue_offset)
         self.checkpoint = found.checkpoint
@@ -126,9 +128,10 @@ class TimerStore:
         self._roll_due_ms: float = math.inf  # before a slot from this time on is dequeued
         self._end_offset = 0
         self._waiting: Progress | None = None
-        self._pending_from = self.checkpoint.pending_from
+        self._pending_from = max(self.checkpoint.pending_from, self.log.begin)
         self._pending_from_s = -math.inf
         self.stopping: Callable[[], bool] = lambda: False
+        self._rebuild(min(found.rebuild_until, end))
         self._committed = self._progress()
         self._commit(self._committed, clean=False)  # from now on a stop that is not clean is known as one
 
@@ -200,6 +203,19 @@ class TimerStore:
             count += len(batch)
         return count
 
+    def _rebuild(self, until: int) -> None:
+        """Bring into the wheel what was in it, of the messages before *until*."""
+        while self.queue_offset < until:
+            batch = self._source.read(self.queue_offset, min(BATCH, until - self.queue_offset))
+            if not batch:
+                break
+            pending = still_pending(batch, self.read_ms, self.precision_ms, self.checkpoint.retry_floor)
+            if pending:
+                self._enqueue_batch(pending, self._clock.now_ms())
+            self.queue_offset = batch[-1].queue_offset + 1
+        if until:
+            log.info("timers made again from their topic slots=%d read_ms=%d", len(self._pending), self.read_ms)
+
     def _enqueue_batch(self, batch: Sequence[Timed], now_ms: int) -> None:
         entries: list[Entry] = []
         late: list[tuple[int, Unit]] = []
@@ -208,6 +224,8 @@ class TimerStore:
             if message.damaged:
                 self.stats.lost += 1
                 log.error("timer lost queue_offset=%d because=its record is damaged", message.queue_offset)
+                continue
+            if self._copies.replaces(message):
                 continue
             properties = message.properties
             topic = properties.get(names.REAL_TOPIC, "")
