@@ -151,17 +151,39 @@ def test_timers_go_on_after_a_turn_that_failed_for_whatever_reason(broker, wire,
     create_topic(wire, "GoesOn")
     failures = []
 
-    def dequeue():
+    def dequeue(end_s):
         failures.append(1)
         if len(failures) < 3:
             raise ZeroDivisionError("a bug")
-        return type(broker.timer.store).dequeue(broker.timer.store)
+        return type(broker.timer.store).dequeue(broker.timer.store, end_s)
 
     monkeypatch.setattr(broker.timer.store, "dequeue", dequeue)
     send(wire, "GoesOn", {"TIMER_DELAY_MS": 100}, key="9" * 32)
     wait_for(broker, "GoesOn")
     assert len(failures) >= 3
     assert caplog.text.count("timers failed error=a bug") == 1
+
+
+def test_turns_that_end_at_once_deliver_everything_once_and_keep_recalls(tmp_path, monkeypatch):
+    """One batch a turn: what was recalled is not delivered although its slot is over before the recall is read."""
+    monkeypatch.setattr("pymq.broker.timer.service.TURN_S", 0.0)
+    monkeypatch.setattr("pymq.broker.timer.store.BATCH", 3)
+    with run(tmp_path, timer_stop_enqueue=True) as running, Wire(running.config.listen_port) as wire:
+        create_topic(wire, "Turns")
+        due_ms = int(time.time() * 1000) + 2000
+        handles = []
+        for number in range(40):
+            answer = send(wire, "Turns", {"TIMER_DELIVER_MS": due_ms}, b"%d" % number, key=f"{number:032d}")
+            handles.append(answer.fields["recallHandle"])
+        answer = wire.call(RequestCode.RECALL_MESSAGE, {"topic": "Turns", "recallHandle": handles[0]})
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        time.sleep(max(due_ms / 1000 + 0.2 - time.time(), 0))
+        answer = wire.call(RequestCode.UPDATE_BROKER_CONFIG, {}, b"timerStopEnqueue=false\n")
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        found = wait_for(running, "Turns", 39)
+        time.sleep(0.3)
+        assert [int(message.body) for message in found] == list(range(1, 40))
+        assert len(messages(running, "Turns")) == 39
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------

@@ -206,6 +206,61 @@ def test_late_timers_that_the_store_refused_are_not_lost_by_a_crash(world):
     assert deliveries(world)[first:] == [1, 1, 1]
 
 
+def slow(world, name, monkeypatch):
+    """Let each call of the source's *name* take 100 ms."""
+    real = getattr(world, name)
+
+    def call(*arguments):
+        world.clock.ms += 100
+        return real(*arguments)
+
+    monkeypatch.setattr(world, name, call)
+
+
+def test_a_backlog_that_is_delivered_is_written_down_on_the_way(world, monkeypatch):
+    """A kill after many slots repeats those since the last save, not all of them."""
+    for number in range(20):
+        world.send(3000 + 1000 * number)
+    world.turn()
+    world.clock.ms += 30_000
+    world.excuse()
+    slow(world, "reput", monkeypatch)
+    for turn in range(1, 5):
+        assert world.timers.dequeue(world.clock.monotonic_s() + 0.15) == 2
+        assert deliveries(world) == [1] * 2 * turn + [0] * (20 - 2 * turn)
+        world.durable = world.written
+        world.timers.save()
+    world.crash(power=False, down_ms=0)
+    assert deliveries(world) == [1] * 20
+
+
+def test_a_slot_too_big_for_one_turn_goes_on_in_the_next(world, monkeypatch):
+    """In order and once each; the store did not refuse anything, so nobody waits."""
+    for _ in range(1200):
+        world.send(3000)
+    world.send(5000)
+    world.turn()
+    world.clock.ms += 10_000
+    slow(world, "reput", monkeypatch)
+    assert world.timers.dequeue(world.clock.monotonic_s() + 0.15) == 1
+    assert (world.timers.dequeue_cut, world.timers.is_refused) == (True, False)
+    assert deliveries(world) == [1] * 1024 + [0] * 177
+    assert world.timers.dequeue() == 1
+    assert deliveries(world) == [1] * 1201
+    assert not world.timers.dequeue_cut
+
+
+def test_a_long_timer_topic_is_read_in_turns(world, monkeypatch):
+    """The turn ends in time and says that there is more."""
+    for _ in range(1200):
+        world.send(30_000)
+    slow(world, "read", monkeypatch)
+    assert world.timers.enqueue(1200, world.clock.monotonic_s() + 0.15) == 1024
+    assert world.timers.enqueue_cut
+    assert world.timers.enqueue(1200, world.clock.monotonic_s() + 0.15) == 176
+    assert not world.timers.enqueue_cut
+
+
 def test_files_of_the_timer_log_go_with_their_timers(world):
     """Ten thousand timers that came leave one or two files of a thousand units."""
     for _ in range(10):

@@ -26,6 +26,8 @@ SOON_MS = 5  # until what was put is in its queue
 FRESH_MS, FRESH_S = 50, 1.0  # how often, and how long, it is looked at for what was announced
 REFUSED_MS = 500  # until a store that refused is asked again
 CLEAN_S = 30.0
+# How long a turn enqueues, and delivers, before it may write down how far it is: a kill repeats no more than that.
+TURN_S = 0.2
 
 log = logging.getLogger("pymq.broker")
 
@@ -39,6 +41,7 @@ class TimerService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pymq-timer")
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._until = 0  # what of the timer topic is to be in the wheel before the next slot is delivered
         self._expected = 0  # the timer topic's end, as sends know it
         self._fresh_s = 0.0  # until when it may grow without being told where to
         self._task: asyncio.Task[None] | None = None
@@ -130,9 +133,12 @@ class TimerService:
         """One turn; in how many ms the next should be."""
         store, config, clock = self.store, self._broker.config, self._broker.clock
         if not config.timer_stop_enqueue:
-            store.enqueue(self._queue_end())
-        if not config.timer_stop_dequeue:
-            store.dequeue()
+            if not store.enqueue_cut:
+                self._until = self._queue_end()
+            store.enqueue(self._until, clock.monotonic_s() + TURN_S)
+        # Nothing is delivered before what was in the topic is in the wheel: a recall may be among it.
+        if not config.timer_stop_dequeue and (config.timer_stop_enqueue or not store.enqueue_cut):
+            store.dequeue(clock.monotonic_s() + TURN_S)
         now_s = clock.monotonic_s()
         self.enqueue_rate.sample(store.stats.enqueued, now_s)
         self.dequeue_rate.sample(store.stats.delivered + store.stats.rolled, now_s)
@@ -151,6 +157,10 @@ class TimerService:
         store, config = self.store, self._broker.config
         if store.is_refused:
             return REFUSED_MS
+        if (store.dequeue_cut and not config.timer_stop_dequeue) or (
+            store.enqueue_cut and not config.timer_stop_enqueue
+        ):
+            return 0
         if not config.timer_stop_enqueue:
             if not store.rolls_are_back or store.queue_offset < self._expected or store.enqueue_behind():
                 return SOON_MS

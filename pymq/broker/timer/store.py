@@ -123,6 +123,7 @@ class TimerStore:
         self.read_ms = found.read_ms or self._slot_of(clock.now_ms())
         self.stats = TimerStats()
         self._left: list[tuple[int, Unit]] = []  # of a slot that the store refused: (its time, unit)
+        self.enqueue_cut = self.dequeue_cut = False  # the last call ended because its time was over
         self._attempts: dict[int, int] = {}  # messages put off, by commit-log offset
         self._roll_barrier = 0  # the timer topic up to here must be in the wheel,
         self._roll_due_ms: float = math.inf  # before a slot from this time on is dequeued
@@ -183,13 +184,16 @@ class TimerStore:
 
     # ---- timer topic to wheel ------------------------------------------------------------------------------------
 
-    def enqueue(self, until: int) -> int:
+    def enqueue(self, until: int, end_s: float = math.inf) -> int:
         """Bring messages of the timer topic before *until* into the wheel; how many were read.
+
+        After *end_s* of the monotonic clock no other batch is begun; `enqueue_cut` says whether there was one.
 
         Raises:
             OSError: the timer log cannot be written; nothing of the batch is in it then.
         """
         count = 0
+        self.enqueue_cut = False
         first, _ = self._source.queue_range()
         if self.queue_offset < first:
             log.error("timers lost count=%d because=their queue was removed", first - self.queue_offset)
@@ -201,6 +205,9 @@ class TimerStore:
                 break
             self._enqueue_batch(batch, self._clock.now_ms())
             count += len(batch)
+            if self._clock.monotonic_s() >= end_s:
+                self.enqueue_cut = self.queue_offset < until
+                break
         return count
 
     def _rebuild(self, until: int) -> None:
@@ -336,13 +343,17 @@ class TimerStore:
     @property
     def is_refused(self) -> bool:
         """Whether the store refused to take messages that are due."""
-        return bool(self._left)
+        return bool(self._left) and not self.dequeue_cut
 
-    def dequeue(self) -> int:
-        """Deliver slots that are over; how many. Waits for what was rolled to be back, and while the store refuses."""
+    def dequeue(self, end_s: float = math.inf) -> int:
+        """Deliver slots that are over; how many. Waits for what was rolled to be back, and while the store refuses.
+
+        After *end_s* of the monotonic clock no other batch is begun; `dequeue_cut` says whether a slot has more.
+        """
+        self.dequeue_cut = False
         if self._left:
             left, self._left = self._left, []
-            self._deliver(left)
+            self._deliver(left, end_s)
         count = 0
         now_ms = self._clock.now_ms()
         if self.rolls_are_back:
@@ -350,9 +361,11 @@ class TimerStore:
         while self._times and self._times[0] + self.precision_ms <= now_ms:
             if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
                 return count
-            self._dequeue_slot(self._times[0])
+            self._dequeue_slot(self._times[0], end_s)
             count += 1
             now_ms = self._clock.now_ms()
+            if self._clock.monotonic_s() >= end_s:
+                break
         return count
 
     def _units(self, time_ms: int) -> list[Unit]:
@@ -370,7 +383,7 @@ class TimerStore:
         units.reverse()
         return units
 
-    def _dequeue_slot(self, time_ms: int) -> None:
+    def _dequeue_slot(self, time_ms: int, end_s: float) -> None:
         """Deliver the first slot. Until its units are known it stays pending; from then on `_deliver` keeps them."""
         units = self._units(time_ms)
         deletes = [unit for unit in units if unit.magic & MAGIC_DELETE and not unit.magic & MAGIC_ROLL]
@@ -380,7 +393,7 @@ class TimerStore:
         heapq.heappop(self._times)
         self._pending.pop(time_ms, None)
         self.read_ms = time_ms + self.precision_ms
-        self._deliver([(time_ms, unit) for unit in normal])
+        self._deliver([(time_ms, unit) for unit in normal], end_s)
 
     def _recalled(self, deletes: Sequence[Unit], normal: Sequence[Unit]) -> list[Unit]:
         """*normal* without the messages that *deletes* name."""
@@ -403,7 +416,7 @@ class TimerStore:
                 kept.append(unit)
         return kept
 
-    def _deliver(self, due: Sequence[tuple[int, Unit]]) -> None:
+    def _deliver(self, due: Sequence[tuple[int, Unit]], end_s: float = math.inf) -> None:
         """Put messages again; one that fails alone is put off, what the store refuses is left for the next turn.
 
         Whatever fails on the way, what is not delivered by then is left for the next turn too.
@@ -434,6 +447,9 @@ class TimerStore:
                 self._put_off([unit for _, unit in put_off], now_ms)
                 self.stats.put_off += len(put_off)
                 put_off.clear()
+                if waiting and not self._left and self._clock.monotonic_s() >= end_s:
+                    self.dequeue_cut = True
+                    break
         finally:
             self._left += [*put_off, *waiting]
             for topic, count in topics.items():
