@@ -49,6 +49,7 @@ class Answer(ctypes.Structure):
         ("max_offset", ctypes.c_int64),
         ("offset", ctypes.c_int64),
         ("msg_id", Text),
+        ("transaction_id", Text),
         ("remark", Text),
         ("body", ctypes.c_void_p),
         ("body_size", ctypes.c_size_t),
@@ -71,6 +72,13 @@ class Request(ctypes.Structure):
         ("body", ctypes.c_char_p),
         ("body_size", ctypes.c_size_t),
     )
+
+
+def test_the_mirror_of_an_answer_is_as_large_as_the_answer():
+    """Symptom: a crash in the garbage collector, tests later, because C wrote behind a mirror that lacked a member."""
+    size = library().answer_size
+    size.restype = ctypes.c_size_t
+    assert ctypes.sizeof(Answer) == size()
 
 
 def golden(codec: str, kind: str) -> list[dict]:

@@ -319,3 +319,5 @@ bool decode_answer_shaped(const uint8_t *frame, size_t size, struct shapes *shap
         *shape = (struct shape){word, (uint16_t)places.code, (uint16_t)places.flag, (uint16_t)places.opaque};
     return true;
 }
+
+size_t answer_size(void) { return sizeof(struct answer); }

@@ -68,6 +68,9 @@ bool decode_answer(const uint8_t *frame, size_t size, struct answer *answer);
 /* The same, but only code, flag, opaque and the body are promised; `shapes` must be zeroed before its first use. */
 bool decode_answer_shaped(const uint8_t *frame, size_t size, struct shapes *shapes, struct answer *answer);
 
+/* sizeof(struct answer), for whoever mirrors it in another language. */
+size_t answer_size(void);
+
 /* A request of the broker to us (flag bit 0 clear): a notification we need not answer. */
 static inline bool is_request(const struct answer *answer) { return (answer->flag & 1) == 0; }
 
