@@ -20,11 +20,11 @@ def ends_with(status: int, text: str = "") -> list[str]:
 )
 def test_a_failure_on_either_side_fails_the_run(apart: int, others: int, expected: int) -> None:
     """Goal: no half is green for the other. Method: two programs with all kinds of ends."""
-    assert run_side_by_side(ends_with(apart), ends_with(others)) == expected
+    assert run_side_by_side({"apart": ends_with(apart), "more": ends_with(0)}, ends_with(others)) == expected
 
 
 def test_the_output_of_both_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     """Goal: a failure apart can be read. Method: what both programs print, the one apart last."""
-    run_side_by_side(ends_with(1, "apart failed"), ends_with(0, "others passed"))
+    run_side_by_side({"apart": ends_with(1, "apart failed")}, ends_with(0, "others passed"))
     shown = capfd.readouterr().out
     assert shown.index("others passed") < shown.index("apart failed")
