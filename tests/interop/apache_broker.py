@@ -7,6 +7,7 @@ It runs without a name server unless given one: it then registers nowhere and se
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from tests.interop.apache_toolchain import Toolchain
 
 BROKER_MAIN_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
 EXIT_WAIT_SECONDS = 120
+PORTS = (15_000, 32_000)  # a range of Linux's that is nobody's
 
 
 class BrokerStartError(Exception):
@@ -101,11 +103,13 @@ def _await_boot(process: subprocess.Popen[str]) -> None:
 
 
 def free_ports() -> int:
-    """A port whose neighbours are free too: the broker also takes port - 2 (fast remoting) and port + 1 (HA)."""
+    """A port whose neighbours are free too: the broker also takes port - 2 (fast remoting) and port + 1 (HA).
+
+    Below those the kernel gives to the clients' ends: a virtual machine takes seconds to listen, and tests that run
+    meanwhile open thousands of connections.
+    """
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
+        port = random.randrange(*PORTS)
         if all(is_free(candidate) for candidate in (port - 2, port, port + 1)):
             return port
 
