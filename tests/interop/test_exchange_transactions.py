@@ -48,8 +48,9 @@ def pymq_config(directory: Path, settings: dict[str, str]) -> pymq.BrokerConfig:
 
 
 def producer_at(port: int) -> Producer:
-    """A live producer of transactions at either broker."""
-    broker = SimpleNamespace(config=SimpleNamespace(listen_port=port))
+    """A live producer of transactions at either broker, whose tables cannot be looked at."""
+    no_clients = SimpleNamespace(producers=lambda _group: ())
+    broker = SimpleNamespace(config=SimpleNamespace(listen_port=port), clients=no_clients)
     return Producer(SimpleNamespace(broker=broker, clock=SystemClock()))
 
 
