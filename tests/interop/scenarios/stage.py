@@ -128,7 +128,7 @@ class Stage:
         self._running = ExitStack()
         self._brokers: dict[str, tuple[AbstractContextManager[str], str]] = {}
         self._refused: dict[str, ServerError] = {}
-        self._namesrv: str | None = None
+        self._namesrvs: dict[str, str] = {}
 
     def __enter__(self) -> Stage:
         self._running.__enter__()
@@ -141,16 +141,24 @@ class Stage:
 
     @property
     def namesrv(self) -> str:
-        """The address of the one name server."""
-        if self._namesrv is None:
+        """The name server of the broker that most scenarios are played at."""
+        return self.namesrv_of("main")
+
+    def namesrv_of(self, broker: str) -> str:
+        """The name server of *broker*, which knows no other: clients send to whichever broker a route has.
+
+        A consumer makes its retry topic at every broker it hears of; what it gives up may then become a dead letter of
+        another than the one that is looked at.
+        """
+        if broker not in self._namesrvs:
             settings = {"orderMessageEnable": "true"}
-            home = self._home / "namesrv"
+            home = self._home / f"namesrv-{broker}"
             if self._target == "pymq":
                 server = pymq_name_server(home, settings=settings)
             else:
                 server = apache_name_server(self._apache, home, settings=settings)
-            self._namesrv = self._running.enter_context(server)
-        return self._namesrv
+            self._namesrvs[broker] = self._running.enter_context(server)
+        return self._namesrvs[broker]
 
     def broker_name(self, broker: str) -> str:
         """What *broker* of `SETTINGS` is called in routes."""
@@ -174,15 +182,15 @@ class Stage:
         return self._brokers[broker][1]
 
     def _start(self, broker: str, port: int | None) -> None:
-        home, name = self._home / broker, self.broker_name(broker)
+        home, name, namesrv = self._home / broker, self.broker_name(broker), self.namesrv_of(broker)
         if self._target == "pymq":
-            server = pymq_broker(home, self.namesrv, name=name, settings=self._settings(broker), port=port)
+            server = pymq_broker(home, namesrv, name=name, settings=self._settings(broker), port=port)
         else:
             in_order = broker == "restart"
             server = apache_broker(
                 self._apache,
                 home,
-                self.namesrv,
+                namesrv,
                 name=name,
                 settings=self._settings(broker),
                 port=port,
@@ -190,7 +198,7 @@ class Stage:
             )
         address = server.__enter__()
         self._brokers[broker] = server, address
-        raw.await_route(self.namesrv, TOPIC_TO_CREATE_FROM)
+        raw.await_route(namesrv, TOPIC_TO_CREATE_FROM)
 
     def restart(self, broker: str) -> None:
         """Stop *broker* in order, and start it again where it was."""
@@ -222,7 +230,7 @@ class Performance:
         return self._worker.begin(
             "scenario",
             name=name,
-            namesrv=self._stage.namesrv,
+            namesrv=self._stage.namesrv_of(broker),
             broker=self._stage.address(broker),
             brokerName=self._stage.broker_name(broker),
         )
