@@ -198,6 +198,9 @@ int pymq_queue_correct_min(struct pymq_queue *queue, int64_t physical_min) {
 ssize_t pymq_queue_remove_expired(struct pymq_queue *queue) {
     ssize_t removed = 0;
     int64_t min = atomic_load_explicit(&queue->min_position, memory_order_acquire);
+    /* The file behind must have a durable unit: one that a power cut leaves empty says nothing, and the queue would
+     * start at 0 again. */
+    min = pymq_min64(min, atomic_load(&queue->flushed_position) - PYMQ_CQ_UNIT_SIZE);
     while (pymq_mapped_queue_count(&queue->files) > 1 &&
            pymq_mapped_queue_begin(&queue->files) + queue->files.file_size <= min) {
         int status = pymq_mapped_queue_remove_first(&queue->files);

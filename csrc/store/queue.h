@@ -98,7 +98,8 @@ int pymq_queue_restore(struct pymq_queue *queue);
 /* Move the minimum up to the first unit at or above `physical_min`. */
 int pymq_queue_correct_min(struct pymq_queue *queue, int64_t physical_min);
 
-/* Unlink whole files whose units all lie below the minimum; never the last. Returns files removed. */
+/* Unlink whole files whose units all lie below the minimum; never the last, nor the last with a durable unit. Returns
+ * files removed. */
 ssize_t pymq_queue_remove_expired(struct pymq_queue *queue);
 
 /* fdatasync what is not flushed. PYMQ_OK; PYMQ_EFAILED when a sync failed, after which no later one is to be believed;
