@@ -186,6 +186,11 @@ crash-sweep: native-build ## recover CRASH_STATES modelled crash images (10,000)
 	PYMQ_CRASH_STATES=$(CRASH_STATES) $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 \
 		build/native/plain/bin/test_crash_sweep
 
+.PHONY: full-sizes
+full-sizes: build native-build ## the bit flips and models at the sizes of their requirements (PYMQ_FULL=1), an hour
+	PYMQ_FULL=1 $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 build/native/plain/bin/test_crash_bit_flips
+	PYMQ_FULL=1 $(PY) -m pytest tests/model tests/fault --timeout=7200 $(PYTEST_ARGS)
+
 .PHONY: differential
 differential: build interop-tools ## DIFFERENTIAL_SEQUENCES (2,000) random sequences to pymq and to Apache RocketMQ, and to both data planes
 	PYMQ_DIFFERENTIAL_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) PYMQ_CONTRACT_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) \

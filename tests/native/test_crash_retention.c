@@ -1,5 +1,5 @@
-/* What a power cut right after retention leaves of a queue. The crash sweep found it about once in a thousand states (seed
- * 1687024926, workload 21); here in a few lines. */
+/* What a power cut right after retention leaves of a queue. The crash sweep found it about once in a thousand states
+ * (seed 1687024926, workload 21); here in a few lines. */
 #include "../../csrc/testing/crash_disk.h"
 #include "../../csrc/testing/message_model.h"
 #include "../../csrc/testing/scratch.h"
