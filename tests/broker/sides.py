@@ -69,11 +69,11 @@ class Side:
         return native, python
 
 
-def until(condition, timeout_s=20.0):
-    """Wait for what must come to hold."""
+def until(condition, timeout_s=20.0, saw=lambda: "never came to hold"):
+    """Wait for what must come to hold; *saw* says how things are instead when it never does."""
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, "never came to hold"
+        assert time.monotonic() < end, saw()
         time.sleep(0.005)
 
 

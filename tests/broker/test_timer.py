@@ -12,7 +12,9 @@ import pymq
 from pymq.broker.names import TIMER_TOPIC
 from pymq.broker.timer.recall_handle import RecallHandle, decode_handle
 from pymq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.sides import until
 from tests.broker.test_admin import SMALL, create_topic
+from tests.broker.transactions import DrivenBroker
 from tests.broker.wire import BrokerProcess, Wire, send_fields
 
 KEY = "0123456789ABCDEF" * 2
@@ -162,6 +164,27 @@ def test_timers_go_on_after_a_turn_that_failed_for_whatever_reason(broker, wire,
     wait_for(broker, "GoesOn")
     assert len(failures) >= 3
     assert caplog.text.count("timers failed error=a bug") == 1
+
+
+def test_a_timer_is_not_late_by_as_long_as_the_loop_was_busy(tmp_path, monkeypatch):
+    """Time passes between a turn, which says when the next is due, and the loop's hearing of it."""
+    with (
+        DrivenBroker(tmp_path, timer_precision_ms=100) as driven,
+        Wire(driven.broker.config.listen_port) as wire,
+    ):
+        timers, passed = driven.broker.timer, []
+        turn = timers._turn
+
+        def busy():
+            pause = turn()
+            if timers.store.stats.enqueued and not passed:
+                passed.append(driven.clock.advance(8))
+            return pause
+
+        monkeypatch.setattr(timers, "_turn", busy)
+        answer = send(wire, "T", {"TIMER_DELIVER_MS": driven.clock.now_ms() + 5000})
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        until(lambda: driven.messages("T"), saw=lambda: f"time passed: {bool(passed)}, {timers.store.stats}")
 
 
 def test_turns_that_end_at_once_deliver_everything_once_and_keep_recalls(tmp_path, monkeypatch):

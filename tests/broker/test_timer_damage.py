@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pymq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.sides import until
 from tests.broker.transactions import DrivenBroker
 from tests.broker.wire import Wire, send_fields
 
@@ -16,14 +17,6 @@ def send(wire, deliver_ms, body, **more):
     properties = "".join(f"{name}\x01{value}\x02" for name, value in ({"TIMER_DELIVER_MS": deliver_ms} | more).items())
     answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 0, properties), body)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-
-
-def wait_until(condition, what):
-    """Until *condition*, ten seconds at most."""
-    end_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end_s, what
-        time.sleep(0.02)
 
 
 def bodies(driven):
@@ -57,18 +50,18 @@ def test_a_damaged_record_costs_its_own_timer_and_no_other(tmp_path, where, capl
             send(wire, due_ms + 1000, b"later")
             sent = 7 if where == "slot with a recall" else 6
             if topic_only:
-                wait_until(lambda: timers.enqueue_behind() == sent, "all in the timer topic")
+                until(lambda: timers.enqueue_behind() == sent, saw=timers.enqueue_behind)
             else:
-                wait_until(lambda: timers.stats.enqueued == sent, "all in the wheel")
+                until(lambda: timers.stats.enqueued == sent, saw=lambda: timers.stats)
             damage(tmp_path, b"BODY2-")
             if topic_only:
                 driven.call(driven.broker.apply_config(driven.broker.config.replace(timer_stop_enqueue=False)))
-                wait_until(lambda: timers.stats.enqueued == sent - 1, "all others in the wheel")
+                until(lambda: timers.stats.enqueued == sent - 1, saw=lambda: timers.stats)
             driven.clock.advance(8)
             expected = [b"BODY0-", b"BODY1-", b"BODY3-", b"BODY4-", b"later"]
             if where == "slot with a recall":
                 expected.remove(b"BODY4-")
-            wait_until(lambda: bodies(driven) == expected, lambda: bodies(driven))
+            until(lambda: bodies(driven) == expected, saw=lambda: bodies(driven))
             assert timers.stats.lost == 1
             assert "timer lost" in caplog.text
 

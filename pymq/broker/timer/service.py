@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq._core._serve import PutResult
 from pymq.broker.timer.source import StoreSource
@@ -30,6 +31,13 @@ CLEAN_S = 30.0
 TURN_S = 0.2
 
 log = logging.getLogger("pymq.broker")
+
+
+class Pause(NamedTuple):
+    """Until when nothing is to be done: points in time, not lengths, as the loop may hear of it much later."""
+
+    until_s: float = math.inf  # of the monotonic clock: to try again, to look again, to write down
+    due_ms: float = math.inf  # of the wall clock: the next slot is over
 
 
 class TimerService:
@@ -105,7 +113,7 @@ class TimerService:
             self._wake.clear()
             # Whatever it is that failed, a bug included, must not end the timers: they would wait for ever.
             (outcome,) = await asyncio.gather(loop.run_in_executor(self._thread, self._turn), return_exceptions=True)
-            if isinstance(outcome, int):
+            if isinstance(outcome, Pause):
                 self._failure = ""
                 await self._sleep(outcome)
                 continue
@@ -114,23 +122,23 @@ class TimerService:
             self._failure = str(outcome)
             await asyncio.sleep(REFUSED_MS / 1000)
 
-    async def _sleep(self, delay_ms: int) -> None:
-        """Until told, until *delay_ms* have passed, or until the timer topic has grown by itself."""
-        end_ms = self._broker.clock.now_ms() + delay_ms
+    async def _sleep(self, pause: Pause) -> None:
+        """Until told, until *pause* is over, or until the timer topic has grown by itself."""
+        clock = self._broker.clock
         while not self._stopping and not self._wake.is_set():
-            left_ms = min(end_ms - self._broker.clock.now_ms(), LOOK_MS)
-            if left_ms <= 0:
+            left_s = min(pause.until_s - clock.monotonic_s(), (pause.due_ms - clock.now_ms()) / 1000, LOOK_MS / 1000)
+            if left_s <= 0:
                 return
             try:
-                await asyncio.wait_for(self._wake.wait(), left_ms / 1000)
+                await asyncio.wait_for(self._wake.wait(), left_s)
             except TimeoutError:
                 if not self._broker.config.timer_stop_enqueue and self.store.enqueue_behind():
                     return
         # Told by a send that is put right behind: it will be in its queue in a moment.
         await asyncio.sleep(0 if self._stopping else SOON_MS / 1000)
 
-    def _turn(self) -> int:
-        """One turn; in how many ms the next should be."""
+    def _turn(self) -> Pause:
+        """One turn; when the next should be."""
         store, config, clock = self.store, self._broker.config, self._broker.clock
         if not config.timer_stop_enqueue:
             if not store.enqueue_cut:
@@ -148,31 +156,29 @@ class TimerService:
         if now_s - self._cleaned_s >= CLEAN_S:
             self._cleaned_s = now_s
             store.clean()
-        return self._delay_ms()
+        return self._pause()
 
     def _queue_end(self) -> int:
         return self.store.queue_offset + self.store.enqueue_behind()
 
-    def _delay_ms(self) -> int:
-        store, config = self.store, self._broker.config
+    def _pause(self) -> Pause:
+        store, config, now_s = self.store, self._broker.config, self._broker.clock.monotonic_s()
         if store.is_refused:
-            return REFUSED_MS
+            return Pause(now_s + REFUSED_MS / 1000)
         if (store.dequeue_cut and not config.timer_stop_dequeue) or (
             store.enqueue_cut and not config.timer_stop_enqueue
         ):
-            return 0
+            return Pause(now_s)
         if not config.timer_stop_enqueue:
             if not store.rolls_are_back or store.queue_offset < self._expected or store.enqueue_behind():
-                return SOON_MS
+                return Pause(now_s + SOON_MS / 1000)
             if time.monotonic() < self._fresh_s:
-                return FRESH_MS
-        delay_ms = 24 * 3600 * 1000
+                return Pause(now_s + FRESH_MS / 1000)
         due_ms = store.next_due_ms
-        if due_ms is not None and not config.timer_stop_dequeue:
-            delay_ms = max(due_ms - self._broker.clock.now_ms(), 0)
-        if not store.is_saved:
-            delay_ms = min(delay_ms, config.timer_flush_interval_ms)
-        return delay_ms
+        return Pause(
+            math.inf if store.is_saved else now_s + config.timer_flush_interval_ms / 1000,
+            math.inf if due_ms is None or config.timer_stop_dequeue else due_ms,
+        )
 
     # ---- what is shown ---------------------------------------------------------------------------------------------
 
