@@ -94,6 +94,7 @@ def test_a_full_disk_takes_delayed_messages_and_says_how_many(broker, wire, disk
         delay(wire, "T", 2)
     fill_and_age(broker, wire)
     delay(wire, "T", 2, b"newest")
+    assert broker.store.wait_dispatched(10_000)  # acknowledged does not say that it is in its queue
     assert count_below(broker.store, 2, 0, 1 << 15) == 3
     assert count_below(broker.store, 2, 1, 1 << 15) == 2
     assert count_below(broker.store, 2, 0, 1 << 40) == 4
