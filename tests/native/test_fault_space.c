@@ -105,10 +105,12 @@ static void full_disk_below_dispatch_recovers(const char *path_part, enum fault_
         CHECK(status == PYMQ_OK || status == PYMQ_ENOSPC || status == PYMQ_EREADONLY, "%s full: %s", path_part,
               pymq_status_name(status));
     }
-    pymq_store_wait_dispatched(store, 50);
+    int64_t deadline_us = monotonic_us() + WAIT_MS * 1000LL;
+    while (fault_io_hits(rule) == 0 && monotonic_us() < deadline_us) /* dispatch has a thread of its own */
+        usleep(1000);
     CHECK(fault_io_hits(rule) > 0, "no %s call met the full disk below %s", fault_call_name(call), path_part);
     fault_io_clear();
-    int64_t deadline_us = monotonic_us() + WAIT_MS * 1000LL;
+    deadline_us = monotonic_us() + WAIT_MS * 1000LL;
     while (pymq_store_wait_dispatched(store, 100) != PYMQ_OK && monotonic_us() < deadline_us)
         usleep(1000);
     struct model_promise promise = {.flags = flags};
