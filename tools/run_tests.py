@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INTEROP, CLIENTS = "tests/interop", "tests/interop/clients"
+INTEROP = "tests/interop"
+CLIENTS = (f"{INTEROP}/clients", f"{INTEROP}/scenarios")  # programs that go on for the whole run; the others start many
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
 NO_TESTS = 5  # pytest's status for nothing collected
 
@@ -52,11 +53,11 @@ def run_side_by_side(apart: Mapping[str, Sequence[str]], others: Sequence[str]) 
 
 def main(arguments: Sequence[str]) -> int:
     """One process or several."""
-    if arguments or not (ROOT / CLIENTS).is_dir():
+    if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
     apart = {
-        f"the tests of {CLIENTS}": pytest_command(CLIENTS),
-        f"the other tests of {INTEROP}": pytest_command(INTEROP, f"--ignore={CLIENTS}"),
+        f"the tests of {' and '.join(CLIENTS)}": pytest_command(*CLIENTS),
+        f"the other tests of {INTEROP}": pytest_command(INTEROP, *(f"--ignore={path}" for path in CLIENTS)),
     }
     return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}"))
 
