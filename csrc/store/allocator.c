@@ -28,6 +28,7 @@ struct pymq_allocator {
     int64_t wanted_base; /* -1: nothing to make */
     bool making;
     int make_status;
+    bool is_slow; /* somebody waited in vain, and no file has been made in time since: nobody with a bound waits */
     struct pymq_new_file ready; /* ready.file == NULL: none */
     bool ready_prefaulted;
     int64_t entered_base; /* of the file the writer is in: its successor is the only one to make ahead */
@@ -117,8 +118,11 @@ static void make_wanted(struct pymq_allocator *allocator) {
     allocator->making = true;
     pthread_mutex_unlock(&allocator->lock);
     struct pymq_new_file made = {NULL, NULL};
+    int64_t begin_ns = pymq_monotonic_ns();
     int status = make_file(allocator, base, &made);
     pthread_mutex_lock(&allocator->lock);
+    if (pymq_monotonic_ns() - begin_ns < PYMQ_APPEND_WAIT_MS_MAX * 1000000LL)
+        allocator->is_slow = false;
     allocator->making = false;
     allocator->make_status = status;
     allocator->ready = made;
@@ -254,22 +258,29 @@ static bool wait_made(struct pymq_allocator *allocator, bool wanted, int64_t dea
     return true;
 }
 
+/* It is made all the same, for whoever comes next. */
+static int give_up_locked(struct pymq_allocator *allocator) {
+    allocator->is_slow = true;
+    pthread_mutex_unlock(&allocator->lock);
+    return PYMQ_EPOOL;
+}
+
 int pymq_allocator_take(struct pymq_allocator *allocator, int64_t base, int64_t wait_ms, struct pymq_new_file *taken) {
-    int64_t deadline_ns = wait_ms < 0 ? INT64_MAX : pymq_monotonic_ns() + wait_ms * 1000000;
     pthread_mutex_lock(&allocator->lock);
-    if (!wait_made(allocator, false, deadline_ns)) {
-        pthread_mutex_unlock(&allocator->lock);
-        return PYMQ_EPOOL;
-    }
+    /* The caller has the append lock: one wait is as long as everybody waits. A second one, by the next turn of a
+     * reactor or for the next file of the same disk, would add to it, and so on for as long as the disk is slow. */
+    int64_t deadline_ns = INT64_MAX;
+    if (wait_ms >= 0)
+        deadline_ns = allocator->is_slow ? 0 : pymq_monotonic_ns() + wait_ms * 1000000;
+    if (!wait_made(allocator, false, deadline_ns))
+        return give_up_locked(allocator);
     if (allocator->ready.file != NULL && pymq_file_is_unlinked(allocator->ready.file))
         drop_ready(allocator);
     if (allocator->ready.file == NULL && !allocator->stop) {
         allocator->wanted_base = base;
         pthread_cond_signal(&allocator->work);
-        if (!wait_made(allocator, true, deadline_ns)) {
-            pthread_mutex_unlock(&allocator->lock);
-            return PYMQ_EPOOL; /* it is made all the same, for whoever comes next */
-        }
+        if (!wait_made(allocator, true, deadline_ns))
+            return give_up_locked(allocator);
     }
     int status = allocator->make_status;
     if (allocator->ready.file != NULL) {

@@ -105,7 +105,8 @@ enum pymq_append_flag {
     PYMQ_APPEND_BOUNDED = 1 << 3,  /* PYMQ_EPOOL when the next log file is not there within PYMQ_APPEND_WAIT_MS_MAX */
 };
 
-/* Files are made half a file ahead: only a disk that stands still takes so long, or the first file of a new store. */
+/* Files are made half a file ahead: only a disk that stands still takes so long, or the first file of a new store. Once
+ * one did, whoever is bounded is refused at once, until a file was made in less. */
 #define PYMQ_APPEND_WAIT_MS_MAX 2000
 
 struct pymq_append_result {
