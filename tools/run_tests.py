@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 INTEROP = "tests/interop"
-CLIENTS = (f"{INTEROP}/clients", f"{INTEROP}/scenarios")  # programs that go on for the whole run; the others start many
+# Programs that go on for the whole run; the others of INTEROP start one a test.
+CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
 NO_TESTS = 5  # pytest's status for nothing collected
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
     apart = {
-        f"the tests of {' and '.join(CLIENTS)}": pytest_command(*CLIENTS),
+        f"the tests of {', '.join(CLIENTS)}": pytest_command(*CLIENTS),
         f"the other tests of {INTEROP}": pytest_command(INTEROP, *(f"--ignore={path}" for path in CLIENTS)),
     }
     return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}"))
