@@ -106,4 +106,4 @@ def test_a_producer_cannot_tell_the_planes_apart(tmp_path: Path, flush: str) -> 
         assert one == other, f"step {number}, seed {seed}"
     assert native.records == python.records
     assert native.ended == python.ended
-    assert native.records["T 0"], "nothing was committed"
+    assert any(native.records[f"T {queue_id}"] for queue_id in range(3)), "nothing was committed"
