@@ -211,15 +211,21 @@ static int note_record_crcs(struct pymq_store *store, struct pymq_error *error) 
     return pymq_abort_write(store, error);
 }
 
-/* The log was cut below what the checkpoint knew to be durable, by the operator's word. It was given for this damage:
- * the next crash would be refused for it again, for as long as the checkpoint remembers the old end. */
-static int note_cut(struct pymq_store *store, struct pymq_error *error) {
-    if (!store->checkpoint.extended || atomic_load(&store->marks.written) >= store->checkpoint.flushed_offset)
+/* Before the first append the checkpoint becomes one of an open store, unless it is that already or there is no log:
+ * - A clean stop, ours or Apache's, vouches for the whole index. Apache would recover from there after a crash of ours,
+ *   and drop the index file that was not full, together with the keys it held from before.
+ * - A kill of Apache's leaves times that fit its own files, not those recovery has just made.
+ * - A log cut below its durable end, by the operator's word: it was given for this damage, and the next crash would be
+ *   refused for it again, for as long as the checkpoint remembers the old end. */
+static int note_open(struct pymq_store *store, struct pymq_error *error) {
+    const struct pymq_checkpoint *checkpoint = &store->checkpoint;
+    int64_t end = atomic_load(&store->marks.written);
+    if (end == 0 || (checkpoint->extended && checkpoint->clean_end < 0 && end >= checkpoint->flushed_offset))
         return PYMQ_OK;
     int status = pymq_checkpoint_round(store, false);
     if (status != PYMQ_OK)
-        pymq_fail(error, status, errno, "%s: the log was cut, but no checkpoint of it can be written: %s", store->path,
-                  strerror(errno));
+        pymq_fail(error, status, errno, "%s: the store is recovered, but no checkpoint of it can be written: %s",
+                  store->path, strerror(errno));
     return status;
 }
 
@@ -250,7 +256,7 @@ static int open_parts(struct pymq_store *store, struct pymq_error *error) {
     if (status == PYMQ_OK)
         status = note_record_crcs(store, error);
     if (status == PYMQ_OK)
-        status = note_cut(store, error);
+        status = note_open(store, error);
     if (status == PYMQ_OK)
         status = start_threads(store, error);
     return status;

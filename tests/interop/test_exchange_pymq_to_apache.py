@@ -75,3 +75,18 @@ def test_apache_goes_on_where_pymq_stopped_and_back(apache: Toolchain, tmp_path:
     with theirs.open_reader() as reader:
         assert_answers_rightly(reader, written)
         assert reader.messages() == seen_by_us
+
+
+@pytest.mark.parametrize("stopped_by", ["pymq", "apache"])
+def test_keys_from_before_a_run_that_pymq_was_killed_in_are_found_by_apache(
+    apache: Toolchain, tmp_path: Path, stopped_by: str
+) -> None:
+    """Goal: no keys are lost with the index file that was open. Method: stop cleanly, go on, SIGKILL, open there."""
+    workload = WORKLOADS[0]
+    ours = PymqStore(tmp_path / "store", workload.settings)
+    theirs = ApacheStore(apache, ours.directory, workload.settings.for_apache())
+    before = (ours if stopped_by == "pymq" else theirs).write(workload.steps(0))
+    puts = [*before, *ours.write_and_kill(workload, 1)]
+    written = acknowledged([*workload.messages(0), *workload.messages(1)], puts)
+    with theirs.open_reader() as reader:
+        assert_answers_rightly(reader, written)

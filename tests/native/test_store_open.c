@@ -354,6 +354,40 @@ static void test_a_large_log_is_read_through_few_windows(void) {
     scratch_end(path);
 }
 
+/* How far the queues reach by the checkpoint on disk, as Apache reads it: after a crash it rebuilds from there. */
+static int64_t logics_physical_offset(const char *path) {
+    char file[1024];
+    uint8_t bytes[48];
+    snprintf(file, sizeof file, "%s/checkpoint", path);
+    int fd = open(file, O_RDONLY);
+    CHECK(fd >= 0 && pread(fd, bytes, sizeof bytes, 0) == sizeof bytes);
+    close(fd);
+    return (int64_t)pymq_load_be64(bytes + 40);
+}
+
+/* Apache drops an index file that is not full after a crash, and keys from before the run went with it: the checkpoint
+ * of the clean stop stood until the first one of the new run. */
+static void test_the_checkpoint_of_a_clean_stop_does_not_outlive_it(void) {
+    const char *path = scratch("clean-checkpoint");
+    struct pymq_store_config config = small_config();
+    config.queue_flush_thorough_interval_ms = 3600000;
+    struct pymq_store *store = open_or_die(path, &config);
+    struct sent sent = {0};
+    for (int i = 0; i < 20; i++) {
+        char properties[32];
+        snprintf(properties, sizeof properties, "KEYS\1k%d\2", i);
+        sent = send_record(store, "T", 0, text("body"), properties, 0);
+        CHECK_EQ(sent.status, PYMQ_OK);
+    }
+    CHECK_EQ(pymq_store_close(store), PYMQ_OK);
+    CHECK_EQ(logics_physical_offset(path), sent.end_offset);
+    store = open_or_die(path, &config);
+    CHECK_EQ(logics_physical_offset(path), 0); /* where the only index file begins */
+    pymq_store_abandon(store);
+    CHECK_EQ(logics_physical_offset(path), 0);
+    scratch_end(path);
+}
+
 int main(void) {
     RUN(test_a_second_open_is_refused_with_the_lock_named);
     RUN(test_other_file_sizes_are_refused_by_name);
@@ -365,6 +399,7 @@ int main(void) {
     RUN(test_a_rebuilt_queue_starts_at_its_first_remaining_message);
     RUN(test_a_log_damaged_below_its_durable_end_is_not_cut_silently);
     RUN(test_a_crash_after_damage_was_cut_does_not_ask_for_the_operator_again);
+    RUN(test_the_checkpoint_of_a_clean_stop_does_not_outlive_it);
     RUN(test_a_damaged_body_is_seen_by_its_crc);
     RUN(test_idle_queues_hold_no_descriptor_and_few_mappings);
     RUN(test_a_large_log_is_read_through_few_windows);
