@@ -211,7 +211,7 @@ static int note_record_crcs(struct pymq_store *store, struct pymq_error *error) 
     return pymq_abort_write(store, error);
 }
 
-/* Before the first append the checkpoint becomes one of an open store, unless it is that already or there is no log:
+/* Before the first append the checkpoint becomes one of an open store, unless it is that already or there is none:
  * - A clean stop, ours or Apache's, vouches for the whole index. Apache would recover from there after a crash of ours,
  *   and drop the index file that was not full, together with the keys it held from before.
  * - A kill of Apache's leaves times that fit its own files, not those recovery has just made.
@@ -219,8 +219,9 @@ static int note_record_crcs(struct pymq_store *store, struct pymq_error *error) 
  *   refused for it again, for as long as the checkpoint remembers the old end. */
 static int note_open(struct pymq_store *store, struct pymq_error *error) {
     const struct pymq_checkpoint *checkpoint = &store->checkpoint;
-    int64_t end = atomic_load(&store->marks.written);
-    if (end == 0 || (checkpoint->extended && checkpoint->clean_end < 0 && end >= checkpoint->flushed_offset))
+    bool none = !checkpoint->extended && checkpoint->physic_msg_timestamp == 0; /* vouches for nothing */
+    bool open = checkpoint->extended && checkpoint->clean_end < 0;
+    if (none || (open && atomic_load(&store->marks.written) >= checkpoint->flushed_offset))
         return PYMQ_OK;
     int status = pymq_checkpoint_round(store, false);
     if (status != PYMQ_OK)
