@@ -1,0 +1,1 @@
+"""The audits, one file each; `ALL` is every one of them in order of its number."""
