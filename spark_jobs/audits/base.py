@@ -25,6 +25,10 @@ FINDINGS = StructType(
     ]
 )
 
+# `evidence` is a sentence for people. Where it holds "physical offset N", "queue offset N" or "file PATH at N" (PATH below
+# the store, N a byte), the report offers the command that shows those bytes; without one of them it takes `offset` as the
+# queue offset when `topic` and `queue` are set, and as the physical offset otherwise.
+
 ERROR = "error"  # data is wrong, lost, doubled or unreachable
 WARNING = "warning"  # nothing is lost yet, and somebody should look
 
@@ -38,6 +42,14 @@ METRICS = StructType(
         StructField("value", LongType()),
     ]
 )
+
+
+# What the report draws. Other names are shown as a table.
+#   lag            label: the group, one row a topic or queue of it; value: messages not yet consumed
+#   lateness_ms    label: upper bound of a bucket in ms ("100", "1000", "inf"); value: deliveries that late
+#   transactions   label: committed, rolled back, pending, …; value: half messages
+#   duplicates     label: where the second copy comes from; value: copies
+# Traffic over time and the file map come from the scan itself.
 
 
 @dataclass(frozen=True)
