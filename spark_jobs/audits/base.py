@@ -25,9 +25,9 @@ FINDINGS = StructType(
     ]
 )
 
-# `evidence` is a sentence for people. Where it holds "physical offset N", "queue offset N" or "file PATH at N" (PATH below
-# the store, N a byte), the report offers the command that shows those bytes; without one of them it takes `offset` as the
-# queue offset when `topic` and `queue` are set, and as the physical offset otherwise.
+# `evidence` is a sentence for people. Where it holds "physical offset N", "queue offset N" or "file PATH at N" (PATH
+# below the store, N a byte), the report offers the command that shows those bytes; without one of them it takes
+# `offset` as the queue offset when `topic` and `queue` are set, and as the physical offset otherwise.
 
 ERROR = "error"  # data is wrong, lost, doubled or unreachable
 WARNING = "warning"  # nothing is lost yet, and somebody should look
