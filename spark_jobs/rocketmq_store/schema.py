@@ -96,6 +96,8 @@ TABLES: Final = {
         ("status", TEXT),  # ok | bad_chain | bad_header (one row, item 0, for the whole file)
     ),
     "offsets": (STORE, ("topic", TEXT), ("consumer_group", TEXT), ("queue_id", INT), ("queue_offset", LONG)),
+    # `pymqResetTable` of the same file: resets a group has not followed yet. They excuse an offset that went back.
+    "offset_resets": (STORE, ("topic", TEXT), ("consumer_group", TEXT), ("queue_id", INT), ("queue_offset", LONG)),
     "topics": (
         STORE,
         ("topic", TEXT),
@@ -132,7 +134,13 @@ TABLES: Final = {
         ("log_begin", LONG),  # first physical offset of the files
         ("log_end", LONG),  # a dump's stated position; for a plain directory the end of the last file
         ("status", TEXT),  # ok | missing | bad_size | bad_crc
+        ("pymq_last_record", LONG),  # null as pymq_safe_offset is
+        ("pymq_unit_total", LONG),
+        ("pymq_index_end", LONG),
+        ("dump", TEXT),  # a dump's kind ("stopped", "running"); null for a plain directory
     ),
+    # What `removedTopics` says: records of the topic below the offset belong to no queue. Apache keeps no such list.
+    "removed_topics": (STORE, ("topic", TEXT), ("physical_offset", LONG)),
     "half": (
         STORE,
         ("physical_offset", LONG),
