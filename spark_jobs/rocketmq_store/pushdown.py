@@ -1,8 +1,8 @@
 """What a query asks of a table, as far as a reader can make use of it: fewer files, fewer ranges, fewer rows.
 
-Spark hands over the conjuncts of a WHERE clause that compare one column with literals. Those that are understood narrow a
-`RowFilter`; a reader that gets one may give more rows than it lets through, and never fewer. Rows whose column
-could not be read (null) may always be left out, because a comparison with null is not true.
+Spark hands over the conjuncts of a WHERE clause that compare one column with literals. Those that are understood narrow
+a `RowFilter`; a reader that gets one may give more rows than it lets through, and never fewer. Rows whose column could
+not be read (null) may always be left out, because a comparison with null is not true.
 
 Filters are looked at by name and by attribute, so that this module needs no pyspark.
 """
@@ -19,7 +19,7 @@ LONG_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Rows that are wanted: all conditions together. Spans are half-open, [begin, end).
+    """Rows that are wanted: all conditions together. Spans are half-open, [begin, end); LONG_MAX is no end.
 
     Attributes:
         topics: None for any.
@@ -78,11 +78,10 @@ def narrow(wanted: RowFilter, conjunct: Any, columns: Iterable[str]) -> RowFilte
     column, value = path[0], getattr(conjunct, "value", None)
     if column in SETS and kind in ("EqualTo", "EqualNullSafe", "In"):
         attribute, of = SETS[column]
-        values = frozenset(value if kind == "In" else [value])
-        if not all(isinstance(one, of) and not isinstance(one, bool) for one in values - {None}):
+        chosen = frozenset(value) - {None} if kind == "In" else frozenset([value])
+        if not all(isinstance(one, of) and not isinstance(one, bool) for one in chosen):
             return wanted
         before = getattr(wanted, attribute)
-        chosen = values - {None}
         return replace(wanted, **{attribute: chosen if before is None else before & chosen})
     if column in SPANS:
         return narrow_span(wanted, kind, SPANS[column], value)
@@ -103,10 +102,9 @@ def narrow_span(wanted: RowFilter, kind: str, names: tuple[str, str], value: Any
     else:
         return wanted
     begin, end = names
-    return replace(
-        wanted,
-        **{begin: max(getattr(wanted, begin), min(low, LONG_MAX)), end: min(getattr(wanted, end), min(high, LONG_MAX))},
-    )
+    low = max(low, getattr(wanted, begin))
+    high = min(high, getattr(wanted, end))
+    return replace(wanted, **{begin: min(low, LONG_MAX), end: max(high, LONG_MIN)})
 
 
 def is_whole(value: Any) -> bool:
