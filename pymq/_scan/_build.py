@@ -125,10 +125,16 @@ ssize_t pymq_scan_index_items(const uint8_t *source, size_t size, int32_t slot_c
                               const struct pymq_index_columns *columns, size_t count_max);
 """
 
+INDEX_CUT = """
+int32_t pymq_index_cut_slots(uint8_t *slots, int32_t slot_count, const uint8_t *items, int32_t item_limit,
+                             int32_t cut_number);
+"""
+
 INCLUDES = """
 #include "pymq/cq_unit.h"
 #include "pymq/crc32.h"
 #include "pymq/filter_program.h"
+#include "pymq/index_cut.h"
 #include "pymq/java_hash.h"
 #include "pymq/properties.h"
 #include "pymq/record.h"
@@ -136,7 +142,7 @@ INCLUDES = """
 """
 
 ffibuilder = cffi.FFI()
-ffibuilder.cdef(CODEC + COLUMNS)
+ffibuilder.cdef(CODEC + COLUMNS + INDEX_CUT)
 ffibuilder.set_source(
     "pymq._scan._native",
     INCLUDES,
