@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -16,6 +16,26 @@ from spark_jobs.rocketmq_store.schema import arrow_schema
 UNIT_SIZE: Final = 20
 ROWS_MAX: Final = 8192
 FILLER_SIZE: Final = 0x7FFFFFFF
+
+
+class QueueRange(NamedTuple):
+    """One queue file.
+
+    Attributes:
+        base: its name: 20 times the queue offset of its first unit.
+        size: bytes of it that are there.
+        is_last: no later file of the queue has units.
+        made_size: what the store's queue files were made with, 0 when not known.
+    """
+
+    store: str
+    topic: str
+    queue_id: int
+    path: str
+    base: int
+    size: int
+    is_last: bool
+    made_size: int = 0
 
 
 def read_units(
