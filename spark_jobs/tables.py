@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,8 @@ class Tables:
     Attributes:
         paths: dumps or plain store directories; each is a value of the `store` column (`rocketmq_store.files.names`).
         against: what the stores are compared with: earlier dumps, or the master's; None without one.
+        relation: what *against* is: "earlier" (the same broker before), "replica" (another copy of the log, which may
+            be ahead or behind), or "auto": earlier where both manifests name one source, a replica otherwise.
         ledgers: the client ledgers as a data frame (`spark_jobs.ledger.SCHEMA`); None without one.
         now_ms: the time "pending" and "overdue" are judged by: the dump's own, not the auditor's clock.
     """
@@ -42,6 +44,8 @@ class Tables:
     against: Tables | None = None
     ledgers: DataFrame | None = None
     options: dict[str, str] = field(default_factory=dict)
+    relation: str = "auto"
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)  # what several checks work out from these tables
 
     def table(self, name: str, **options: str) -> DataFrame:
         """A table of `rocketmq_store.schema`, every store of it."""

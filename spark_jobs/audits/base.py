@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
@@ -116,3 +117,59 @@ def union(frames: Iterable[DataFrame], spark: SparkSession) -> DataFrame:
     for frame in frames:
         whole = frame if whole is None else whole.unionByName(frame)
     return none_found(spark) if whole is None else whole
+
+
+def found(spark: SparkSession, check: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """Findings worked out on the driver: each row has `store` and whichever other columns it knows."""
+    defaults: dict[str, Any] = dict.fromkeys(FINDINGS.names) | {"check": check, "severity": ERROR}
+    made = [defaults | dict(row) for row in rows]
+    unknown = {name for row in made for name in row} - set(FINDINGS.names)
+    if unknown:
+        raise ValueError(f"{check}: findings have no {', '.join(sorted(unknown))}")
+    return spark.createDataFrame([tuple(row[name] for name in FINDINGS.names) for row in made], FINDINGS)
+
+
+def measured(
+    frame: DataFrame,
+    check: str,
+    name: str,
+    value: Column | str,
+    *,
+    label: Column | str | None = None,
+    at: Column | str | None = None,
+) -> DataFrame:
+    """*frame* (which has a `store` column), one metric a row."""
+
+    def column(value: Column | str | None, kind: str) -> Column:
+        named = F.col(value) if isinstance(value, str) else value
+        return (F.lit(None) if named is None else named).cast(kind)
+
+    return frame.select(
+        F.lit(check).alias("check"),
+        F.col("store").cast("string").alias("store"),
+        F.lit(name).alias("name"),
+        column(label, "string").alias("label"),
+        column(at, "long").alias("at"),
+        column(value, "long").alias("value"),
+    )
+
+
+def counted(spark: SparkSession, check: str, rows: Iterable[tuple[str, str, int | None]]) -> DataFrame:
+    """Metrics worked out on the driver: store, name, value."""
+    return spark.createDataFrame([(check, store, name, None, None, value) for store, name, value in rows], METRICS)
+
+
+def wrapped_sum(digest: Column | str) -> tuple[Column, Column]:
+    """The sum of 64-bit digests, upper and lower half apart: Spark's own sum refuses to wrap around.
+
+    Two such pairs are equal exactly if the wrapping sums are, once `settled` has carried the lower half over.
+    """
+    column = F.col(digest) if isinstance(digest, str) else digest
+    return F.sum(F.shiftrightunsigned(column, 32)), F.sum(column.bitwiseAND(F.lit(0xFFFFFFFF)))
+
+
+def settled(upper: Column, lower: Column) -> Column:
+    """The two sums of `wrapped_sum` as one comparable value."""
+    half = F.lit(0xFFFFFFFF)
+    carried = (upper + F.shiftrightunsigned(lower, 32)).bitwiseAND(half)
+    return F.struct(carried.alias("upper"), lower.bitwiseAND(half).alias("lower"))
