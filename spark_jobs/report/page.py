@@ -209,8 +209,8 @@ def other_metrics(report: Report) -> str:
     return (
         '<section><h2>Measured by the checks</h2><details class="found"><summary>'
         f'<h3>{count_of(len(rows), "figure")}</h3><span class="soft">{more.removeprefix(", ")}</span></summary>'
-        f'<div class="frame"><table class="list cards sortable"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        "</details></section>"
+        f'<div class="frame"><table class="list cards sortable"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></details></section>"
     )
 
 

@@ -7,6 +7,7 @@ file system that executors share with it. A file appears under its name only whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -85,3 +86,25 @@ def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH_ROWS)):
         yield batch
+
+
+class Output:
+    """The files of one run in one directory; made by `open_output`."""
+
+    def __init__(self, directory: Path, findings: RowsFile, metrics: RowsFile) -> None:
+        self.directory, self.findings, self.metrics = directory, findings, metrics
+
+
+@contextmanager
+def open_output(directory: Path) -> Iterator[Output]:
+    """`findings.parquet` and `metrics.parquet` below *directory*, which is made if need be; an older pair is replaced.
+
+    Raises:
+        OSError: there is no such place to write to.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (
+        RowsFile(directory / "findings.parquet", FINDINGS_COLUMNS) as findings,
+        RowsFile(directory / "metrics.parquet", METRICS_COLUMNS) as metrics,
+    ):
+        yield Output(directory, findings, metrics)
