@@ -1,7 +1,7 @@
 """What a query asks of a table, as far as a reader can make use of it: fewer files, fewer ranges, fewer rows.
 
 Spark hands over the conjuncts of a WHERE clause that compare one column with literals. Those that are understood narrow
-a `RowFilter`; a reader that gets one may give more rows than it lets through, and never fewer. Rows whose column could
+a `Wanted`; a reader that gets one may give more rows than it lets through, and never fewer. Rows whose column could
 not be read (null) may always be left out, because a comparison with null is not true.
 
 Filters are looked at by name and by attribute, so that this module needs no pyspark.
@@ -18,10 +18,11 @@ LONG_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class RowFilter:
+class Wanted:
     """Rows that are wanted: all conditions together. Spans are half-open, [begin, end); LONG_MAX is no end.
 
     Attributes:
+        stores: None for any.
         topics: None for any.
         queue_ids: None for any.
         begin, end: physical offsets.
@@ -29,6 +30,7 @@ class RowFilter:
         time_begin, time_end: store timestamps, in ms.
     """
 
+    stores: frozenset[str] | None = None
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
     begin: int = LONG_MIN
@@ -47,7 +49,7 @@ class RowFilter:
         return self.wants_topic(topic) and (self.queue_ids is None or queue_id in self.queue_ids)
 
 
-ALL_ROWS: Final = RowFilter()
+ALL_ROWS: Final = Wanted()
 
 # Column to the attributes that bound it.
 SPANS: Final = {
@@ -55,7 +57,7 @@ SPANS: Final = {
     "queue_offset": ("queue_begin", "queue_end"),
     "store_timestamp": ("time_begin", "time_end"),
 }
-SETS: Final = {"topic": ("topics", str), "queue_id": ("queue_ids", int)}
+SETS: Final = {"store": ("stores", str), "topic": ("topics", str), "queue_id": ("queue_ids", int)}
 BOUNDS: Final = {
     "GreaterThan": (1, None),
     "GreaterThanOrEqual": (0, None),
@@ -66,10 +68,10 @@ BOUNDS: Final = {
 }
 
 
-def narrow(wanted: RowFilter, conjunct: Any, columns: Iterable[str]) -> RowFilter:
+def narrow(wanted: Wanted, conjunct: Any, columns: Iterable[str]) -> Wanted:
     """*wanted* and one of Spark's filters; *wanted* as it is where the filter says nothing a reader understands.
 
-    *columns* are those of the table that mean what RowFilter says: a decoded table's `topic` may be another one.
+    *columns* are those of the table that mean what Wanted says: a decoded table's `topic` may be another one.
     """
     kind = type(conjunct).__name__
     path = getattr(conjunct, "attribute", ())
@@ -88,7 +90,7 @@ def narrow(wanted: RowFilter, conjunct: Any, columns: Iterable[str]) -> RowFilte
     return wanted
 
 
-def narrow_span(wanted: RowFilter, kind: str, names: tuple[str, str], value: Any) -> RowFilter:
+def narrow_span(wanted: Wanted, kind: str, names: tuple[str, str], value: Any) -> Wanted:
     """The span called *names*, made smaller by a comparison."""
     if kind == "In":
         numbers = [one for one in value if one is not None]

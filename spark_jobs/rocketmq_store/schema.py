@@ -221,7 +221,14 @@ TABLES: Final = {
         ("precision_ms", INT),
     ),
     "timercheck": (STORE, ("read_timestamp", LONG), ("log_flushed", LONG), ("queue_offset", LONG), ("status", TEXT)),
-    "manifest": (  # one row a leaf
+    "config": (  # the broker's JSON files and their .bak: whether they can be read
+        STORE,
+        ("path", TEXT),
+        ("size", LONG),
+        ("status", TEXT),  # ok | missing | bad_json
+        ("detail", TEXT),
+    ),
+    "manifest": (  # one row a leaf; size is how much of the file belongs to the dump
         STORE,
         ("path", TEXT),
         ("size", LONG),
