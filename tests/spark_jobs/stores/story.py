@@ -88,7 +88,8 @@ class Story:
     def consumer(self, port: int, group: str, **subscriptions: str) -> Client:
         """A connection that is a member of *group*."""
         if group not in self.writers:
-            self.writers[group] = LedgerWriter(self.books / f"handled-{group}.tsv", group=group)
+            path = self.books / f"handled-{group}.tsv"
+            self.writers[group] = LedgerWriter(path, group=group, subscriptions=subscriptions)
         client = Client(port, self.writers[group], 0, Random(0))
         client.beat(group=group, **subscriptions)
         return client
