@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.rocketmq_store.schema import arrow_schema, spark_schema
 
 FORMAT = "rocketmq_store"
 
@@ -47,11 +50,15 @@ class Tables:
     relation: str = "auto"
     memo: dict[str, Any] = field(default_factory=dict, repr=False)  # what several checks work out from these tables
 
-    def table(self, name: str, **options: str) -> DataFrame:
-        """A table of `rocketmq_store.schema`, every store of it."""
+    def table(self, name: str, *, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
+        """A table of `rocketmq_store.schema`, every store of it; with *columns* only those are carried to Spark."""
         reader = self.spark.read.format(FORMAT).option("table", name).option("paths", json.dumps(list(self.paths)))
         for key, value in {**self.options, **options}.items():
             reader = reader.option(key, value)
+        if columns is not None:
+            kinds = {key: options[key] for key in ("body", "properties") if key in options}
+            whole = spark_schema(arrow_schema(name, **kinds))
+            reader = reader.schema(StructType([whole[column] for column in columns]))
         return reader.load()
 
     def records(self, ranges: Iterable[ByteRange], **options: str) -> DataFrame:

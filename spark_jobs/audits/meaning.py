@@ -1,0 +1,212 @@
+"""What the audits of meaning (A13 to A19, A21 to A23) share: marked messages, moments, and how copies are known.
+
+**Marked messages.** A broker that lets a message wait, fail or be decided about says so in its properties, and every
+copy it makes keeps them. So one pass over the log finds all there is to know about transactions, delays, timers,
+retries and POP: `marked` reads it once for all of these checks, with the properties they ask about as columns.
+
+**The moment.** Whether something is overdue is judged by the store's own time, never by the auditor's clock: `moments`
+says when the last record was stored, and since when the broker is known to have run without a break. Minutes of the log
+with at least one record in them, one after the other, leave gaps below two minutes; a longer silence may have been a
+stop. What is overdue by more than OVERDUE_MS of such time had a minute at least in which a running broker should have
+seen to it.
+
+**Copies.** Whatever puts a message again (delay levels, timers, check rounds, retries) keeps its UNIQ_KEY, its birth
+and its body. `IDENTITY` is these; two messages that agree in all of them are taken for one. Clients make UNIQ_KEYs that
+differ, and brokers add one where there is none, so this errs only where a client breaks its own rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import and_
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from pymq.broker.names import (
+    CHECK_MAX_TIME_TOPIC,
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_GROUP_PREFIX,
+    TIMER_TOPIC,
+)
+from spark_jobs.tables import Tables
+
+__all__ = [
+    "CHECK_MAX_TIME_TOPIC",
+    "DLQ_PREFIX",
+    "HALF_TOPIC",
+    "IDENTITY",
+    "INNER_TOPICS",
+    "OP_HALF_TOPIC",
+    "OVERDUE_MS",
+    "RETRY_PREFIX",
+    "REVIVE_PREFIX",
+    "SCHEDULE_TOPIC",
+    "SYSTEM_GROUP_PREFIX",
+    "TIMER_TOPIC",
+    "first_offsets",
+    "histogram",
+    "kept",
+    "marked",
+    "moments",
+    "same",
+    "text",
+]
+
+OVERDUE_MS = 180_000
+MINUTE_MS = 60_000
+INNER_TOPICS = (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)  # where messages wait for something
+COMMIT_FLAG, TRANSACTION_BITS = 8, 12
+IDENTITY = ("uniq_key", "born_timestamp", "body_crc", "body_size")
+
+# Columns of `marked`, and the property each is made of.
+PROPERTIES = {
+    "real_topic": "REAL_TOPIC",
+    "real_queue_id": "REAL_QID",
+    "delay": "DELAY",
+    "is_half": "TRAN_MSG",
+    "check_times": "TRANSACTION_CHECK_TIMES",
+    "first_queue_offset": "TRAN_PREPARED_QUEUE_OFFSET",
+    "origin_message_id": "ORIGIN_MESSAGE_ID",
+    "retry_topic": "RETRY_TOPIC",
+    "first_pop_time": "1ST_POP_TIME",
+    "reconsume_max": "MAX_RECONSUME_TIMES",
+    "timer_out_ms": "TIMER_OUT_MS",
+    "timer_deliver_ms": "TIMER_DELIVER_MS",
+    "timer_dequeue_ms": "TIMER_DEQUEUE_MS",
+    "timer_roll_times": "TIMER_ROLL_TIMES",
+    "timer_delete_key": "TIMER_DEL_UNIQKEY",
+}
+NUMBERS = {
+    "real_queue_id", "delay", "check_times", "first_queue_offset", "first_pop_time", "reconsume_max", "timer_out_ms",
+    "timer_deliver_ms", "timer_dequeue_ms", "timer_roll_times",
+}  # fmt: skip
+# A record that has none of these is of no interest here.
+MARKS = ("real_topic", "is_half", "origin_message_id", "first_pop_time", "timer_out_ms")
+FIELDS = (
+    "store", "physical_offset", "size", "topic", "queue_id", "queue_offset", "sys_flag", "born_timestamp",
+    "store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "body_size", "body_crc",
+    "uniq_key", "tags_code",
+)  # fmt: skip
+
+
+def kept(tables: Tables, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+    """What *make* makes, made once for these tables and kept until the run is over."""
+    if name not in tables.memo:
+        tables.memo[name] = make().persist(StorageLevel.MEMORY_AND_DISK)
+    frame: DataFrame = tables.memo[name]
+    return frame
+
+
+def marked(tables: Tables) -> DataFrame:
+    """The log's records that say they wait, were decided about, came back or are copies; kept."""
+    columns = (*FIELDS, "status", "properties")
+    return kept(tables, "marked", lambda: marks(tables.table("commitlog", columns=columns, properties="map")))
+
+
+def marks(records: DataFrame) -> DataFrame:
+    """The marked ones of *records* (`commitlog` with properties=map), properties as columns."""
+    columns = [number(name) if name in NUMBERS else prop(name) for name in PROPERTIES]
+    is_read = F.col("status").isin("ok", "bad_crc") & F.col("topic").isNotNull()
+    return (
+        records.where(is_read)
+        .select(*FIELDS, *(column.alias(name) for name, column in zip(PROPERTIES, columns, strict=True)))
+        .where(F.coalesce(*(F.col(mark).cast("string") for mark in MARKS)).isNotNull())
+    )
+
+
+def prop(name: str) -> Column:
+    """The property behind a column of `marked`; null where there is none."""
+    return F.try_element_at(F.col("properties"), F.lit(PROPERTIES[name]))
+
+
+def number(name: str) -> Column:
+    """The same as a number; null where it is none."""
+    return F.when(prop(name).rlike("^[+-]?[0-9]{1,18}$"), prop(name)).cast("long")
+
+
+def text(values: Iterable[str]) -> str:
+    """Values as an option of the data source: a JSON list."""
+    import json
+
+    return json.dumps(sorted(values))
+
+
+def moments(tables: Tables) -> DataFrame:
+    """One row a store: `log_begin`, `now_ms` (its last record's time; null when it has none), `running_since`; kept."""
+
+    def make() -> DataFrame:
+        state = tables.table("checkpoint").select("store", "log_begin", "log_end", "abort", "dump")
+        last = tables.kind("range").groupBy("store").agg(F.max("store_timestamp_max").alias("now_ms"))
+        runs = runs_of(tables.kind("traffic").select("store", "bucket"))
+        return state.join(last, "store", "left").join(runs, "store", "left")
+
+    return kept(tables, "moments", make)
+
+
+def runs_of(minutes: DataFrame) -> DataFrame:
+    """`running_since` of each store: where the last stretch of minutes (`bucket`) without a gap begins."""
+    by_store = Window.partitionBy("store").orderBy("bucket")
+    stretches = (
+        minutes.distinct()
+        .withColumn("stretch", F.col("bucket") - F.row_number().over(by_store))
+        .groupBy("store", "stretch")
+        .agg(F.min("bucket").alias("first"))
+    )
+    return stretches.groupBy("store").agg((F.max("first") * MINUTE_MS).alias("running_since"))
+
+
+def is_overdue(due: Column) -> Column:
+    """Whether what was due at *due* should long be done, by `moments`."""
+    return F.greatest(due, F.col("running_since")) + OVERDUE_MS < F.col("now_ms")
+
+
+def is_committed() -> Column:
+    """Whether a record is what a transaction was committed to, and no later copy of that."""
+    waits = F.col("topic").isin(SCHEDULE_TOPIC, TIMER_TOPIC) & F.col("timer_roll_times").isNull()
+    return (
+        (F.col("sys_flag").bitwiseAND(F.lit(TRANSACTION_BITS)) == COMMIT_FLAG)
+        & is_first_copy()
+        & (waits | F.col("real_topic").isNull())
+    )
+
+
+def is_first_copy() -> Column:
+    """Whether a record has not come back from a consumer."""
+    topic = F.col("topic")
+    returned = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX)
+    return ~returned & F.col("origin_message_id").isNull() & F.col("first_pop_time").isNull()
+
+
+def same(left: str, right: str, columns: Iterable[str] = IDENTITY) -> Column:
+    """Whether the rows of two aliased frames agree in *columns*, nulls included, within one store."""
+    pairs = [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in columns]
+    return reduce(and_, pairs, F.col(f"{left}.store") == F.col(f"{right}.store"))
+
+
+def first_offsets(tables: Tables) -> DataFrame:
+    """One row a queue on disk: `first` and `last`, offsets of units whose records the log still has; kept."""
+
+    def make() -> DataFrame:
+        begins = tables.table("checkpoint").select("store", "log_begin")
+        units = tables.table("consumequeue").where(F.col("status") == "ok").join(F.broadcast(begins), "store")
+        held = units.where(F.col("physical_offset") >= F.coalesce("log_begin", F.lit(0)))
+        bounds = (F.min("queue_offset").alias("first"), F.max("queue_offset").alias("last"))
+        return held.groupBy("store", "topic", "queue_id").agg(*bounds)
+
+    return kept(tables, "first_offsets", make)
+
+
+def histogram(value: Column, bounds: Iterable[int]) -> Column:
+    """The label of the first bound *value* does not exceed: "100", "1000", …, "inf"."""
+    label: Column = F.lit("inf")
+    for bound in sorted(bounds, reverse=True):
+        label = F.when(value <= bound, str(bound)).otherwise(label)
+    return label
