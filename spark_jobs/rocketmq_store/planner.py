@@ -20,6 +20,7 @@ from pymq.store.config import parse_delay_levels
 from spark_jobs.rocketmq_store.decoded import DECODERS, topics_of
 from spark_jobs.rocketmq_store.files import LogFile, QueueFile, StoreFiles
 from spark_jobs.rocketmq_store.pushdown import ALL_ROWS, Wanted
+from spark_jobs.rocketmq_store.queues import QueueRange
 from spark_jobs.rocketmq_store.records import DELAY_LEVELS, LogRange, split_points
 
 MIB: Final = 1 << 20
@@ -47,22 +48,10 @@ class LogPart(NamedTuple):
     topics: frozenset[str] = frozenset()
 
 
-class QueueUnits(NamedTuple):
-    """One queue file; the arguments of `queues.read_units`."""
-
-    store: str
-    topic: str
-    queue_id: int
-    path: str
-    base: int
-    size: int
-    is_last: bool
-
-
 class QueuePart(NamedTuple):
     """Queue files; those of one queue in order."""
 
-    files: tuple[QueueUnits, ...]
+    files: tuple[QueueRange, ...]
 
 
 class IndexPart(NamedTuple):
@@ -222,23 +211,31 @@ def plan_queues(stores: Sequence[StoreFiles], wanted: Wanted = ALL_ROWS) -> Iter
         yield QueuePart(packed)
 
 
-def queue_units(store: StoreFiles) -> Iterator[QueueUnits]:
-    """Every queue file of a store, knowing whether it is its queue's last."""
-    before: QueueFile | None = None
-    for file in store.queue_files():
-        if before is not None:
-            yield units_of(store, before, (before.topic, before.queue_id) != (file.topic, file.queue_id))
-        before = file
-    if before is not None:
-        yield units_of(store, before, True)
+def queue_units(store: StoreFiles) -> Iterator[QueueRange]:
+    """Every queue file of a store, knowing whether a later one of its queue has units."""
+    for (topic, queue_id), group in itertools.groupby(store.queue_files(), lambda file: (file.topic, file.queue_id)):
+        files = list(group)
+        used = [number for number, file in enumerate(files) if number == 0 or is_begun(file)]
+        for number, file in enumerate(files):
+            yield QueueRange(
+                store.name,
+                topic,
+                queue_id,
+                str(file.path),
+                file.base,
+                file.size,
+                number >= used[-1],
+                store.queue_file_size,
+            )
 
 
-def units_of(store: StoreFiles, file: QueueFile, is_last: bool) -> QueueUnits:
-    """A queue file as its reader wants it."""
-    return QueueUnits(store.name, file.topic, file.queue_id, str(file.path), file.base, file.size, is_last)
+def is_begun(file: QueueFile) -> bool:
+    """Whether anything was written at the beginning of a queue file; one made ahead is zeros."""
+    with file.path.open("rb") as stream:
+        return any(stream.read(UNIT_SIZE))
 
 
-def may_hold(units: QueueUnits, wanted: Wanted) -> bool:
+def may_hold(units: QueueRange, wanted: Wanted) -> bool:
     """Whether a queue file can have what is wanted: its queue, and its queue offsets, are known from its name."""
     begin, end = units.base // UNIT_SIZE, (units.base + units.size) // UNIT_SIZE
     return wanted.wants_queue(units.topic, units.queue_id) and begin < wanted.queue_end and end > wanted.queue_begin

@@ -199,7 +199,7 @@ def read_queues(request: Request, part: QueuePart) -> Iterator[pa.RecordBatch]:
     from spark_jobs.rocketmq_store.queues import read_units
 
     for units in part.files:
-        yield from read_units(*units)
+        yield from read_units(*units[:7])
 
 
 def read_index(request: Request, part: IndexPart) -> Iterator[pa.RecordBatch]:
