@@ -5,8 +5,8 @@ cut short. Neighbouring offsets without a unit are one finding.
 
 Legal: fillers in front of the first unit, where older messages were gone before the queue was made; zeros behind the
 last unit, also where a file made ahead follows; in a store that recovery still has to work on, whatever stands behind
-the last unit it will keep. A filler further on stands for an offset that never had a message: nothing is lost by it, and
-somebody should know (a warning).
+the last unit it will keep. A filler further on stands for an offset that never had a message: nothing is lost by it,
+and somebody should know (a warning).
 
 Cost: nothing beyond the scan; units are read of queues with a filler out of place, and of queues with holes in a store
 that was not stopped cleanly.

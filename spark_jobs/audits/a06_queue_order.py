@@ -1,93 +1,102 @@
 """A6: along each queue physical offsets increase.
 
-Proved: each unit points further into the log than the one before it, also across the queue's files. Of two units that
-do not, the one is named that does not fit what stands before both.
+Proved: each unit points further into the log than the one before it, also across the queue's files. Named are the
+fewest units without which the rest would increase: a unit that points too far is named, not all those behind it.
 
 Legal: fillers, which point nowhere; what recovery rebuilds.
 
-Cost: the scan has every descent inside a file; where two files meet the units around the seam are read if their sums
-overlap.
+Cost: the scan has the descents inside a file, and sums that overlap where two files meet; only of queues with one of
+them the units are read.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from spark_jobs.audits.base import Audit, findings, measured, union
+from spark_jobs.audits.base import Audit, findings, measured, none_found
 from spark_jobs.audits.books import QUEUE, named
 from spark_jobs.audits.facts import facts_frame
 from spark_jobs.tables import Tables
 
 CHECK: Final = "A6"
+COLUMNS: Final = (*QUEUE, "queue_offset", "physical_offset", "file", "position")
 
 
-def seams(queues: DataFrame, units: DataFrame) -> DataFrame:
-    """Places where one file ends and the next begins, and their sums overlap: `left` and `right` queue offsets."""
+def suspects(faults: DataFrame, units: DataFrame) -> DataFrame:
+    """Queues that may have units out of order: with a descent, or with sums that overlap."""
     order = Window.partitionBy(*QUEUE).orderBy("queue_offset_min")
-    files = (
-        queues.where("count > 0")
-        .withColumn("left", F.lag("queue_offset_max").over(order))
-        .where("left is not null")
-        .select(*QUEUE, "left", F.col("queue_offset_min").alias("right"))
-    )
-    sums = (
+    overlapping = (
         units.where("status = 'ok'")
         .withColumn("before_end", F.lag("physical_offset_end").over(order))
         .where(F.col("physical_offset_min") < F.col("before_end"))
-        .select(*QUEUE, F.col("queue_offset_min").alias("right"))
     )
-    return files.join(sums, [*QUEUE, "right"], "left_semi")
+    descending = faults.where("status = 'descent'")
+    return descending.select(*QUEUE).unionByName(overlapping.select(*QUEUE)).distinct()
 
 
-def descents_at(seams: DataFrame, units: DataFrame) -> DataFrame:
-    """Seams whose right unit does not point further than the left one: the culprit as the scan names one."""
-    places = (
-        units.where("status = 'ok'")
-        .join(F.broadcast(seams), list(QUEUE))
-        .where(F.col("queue_offset").between(F.col("left") - 1, F.col("left")) | F.expr("queue_offset = right"))
-    )
+def out_of_order(offsets: Sequence[int]) -> list[int]:
+    """Positions of the fewest numbers without which *offsets* increase: all that are in no longest increasing row."""
+    ends: list[int] = []  # the smallest number that ends an increasing row of each length
+    places: list[int] = []  # where it stands
+    before = [-1] * len(offsets)
+    for at, offset in enumerate(offsets):
+        length = bisect_left(ends, offset)
+        before[at] = places[length - 1] if length else -1
+        if length == len(ends):
+            ends.append(offset)
+            places.append(at)
+        else:
+            ends[length] = offset
+            places[length] = at
+    kept = set()
+    at = places[-1] if places else -1
+    while at >= 0:
+        kept.add(at)
+        at = before[at]
+    return [at for at in range(len(offsets)) if at not in kept]
 
-    def at(offset: Column) -> Column:
-        return F.max(F.when(F.col("queue_offset") == offset, F.col("physical_offset")))
 
-    around = places.groupBy(*QUEUE, "left", "right").agg(
-        at(F.col("left") - 1).alias("earlier"), at(F.col("left")).alias("before"), at(F.col("right")).alias("behind")
-    )
-    is_spike = F.coalesce(F.col("earlier") < F.col("behind"), F.lit(False))
-    return around.where(F.col("behind") <= F.col("before")).select(
-        *QUEUE,
-        F.when(is_spike, F.col("left")).otherwise(F.col("right")).alias("queue_offset_min"),
-        F.when(is_spike, F.col("before")).otherwise(F.col("behind")).alias("physical_offset_min"),
-    )
+def culprits(queue: pa.Table) -> pa.Table:
+    """The units of one queue that are out of order."""
+    ordered = queue.sort_by("queue_offset").select(list(COLUMNS))
+    return ordered.take(pa.array(out_of_order(ordered["physical_offset"].to_pylist()), pa.int64()))
 
 
 def check(tables: Tables) -> DataFrame:
     """One finding for each unit out of order."""
-    inside = tables.kind("unit_fault").where("status = 'descent'")
-    columns = [*QUEUE, "queue_offset_min", "physical_offset_min"]
-    meeting = seams(tables.kind("queue"), tables.kind("units")).cache()
-    parts = [inside.select(*columns)]
-    if not meeting.isEmpty():
-        parts.append(descents_at(meeting, named(tables.table("consumequeue"), meeting)).select(*columns))
+    queues = suspects(tables.kind("unit_fault"), tables.kind("units")).cache()
+    if queues.isEmpty():
+        return none_found(tables.spark)
+    units = (
+        named(tables.table("consumequeue"), queues)
+        .where("status = 'ok'")
+        .join(F.broadcast(queues), list(QUEUE))
+        .select(*COLUMNS)
+    )
     stores = F.broadcast(facts_frame(tables).select("store", "rebuilds", "judged_end"))
     judged = (
-        union(parts, tables.spark)
-        .distinct()
+        units.groupBy(*QUEUE)
+        .applyInArrow(culprits, units.schema)
         .join(stores, "store")
-        .where(~F.col("rebuilds") | (F.col("physical_offset_min") < F.col("judged_end")))
+        .where(~F.col("rebuilds") | (F.col("physical_offset") < F.col("judged_end")))
     )
     return findings(
         judged,
         CHECK,
         topic="topic",
         queue="queue_id",
-        offset="queue_offset_min",
+        offset="queue_offset",
         expected=F.lit("a physical offset between those of the units before and behind it"),
-        actual=F.format_string("physical offset %d", F.col("physical_offset_min")),
-        evidence=F.format_string("queue offset %d", F.col("queue_offset_min")),
+        actual=F.format_string("physical offset %d", F.col("physical_offset")),
+        evidence=F.format_string(
+            "queue offset %d, file %s at %d", F.col("queue_offset"), F.col("file"), F.col("position")
+        ),
     )
 
 
