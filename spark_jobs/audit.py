@@ -208,6 +208,12 @@ def parser() -> Parser:
         "--against", nargs="+", action="extend", default=[], metavar="DUMP", help="an earlier dump, or the master's"
     )
     options.add_argument(
+        "--relation",
+        choices=("auto", "earlier", "replica"),
+        default="auto",
+        help="what --against is: told from the manifests unless said",
+    )
+    options.add_argument(
         "--ledger", nargs="+", action="extend", default=[], metavar="FILE", help="what clients sent and received"
     )
     options.add_argument("--checks", default="all", metavar="LIST", help="A1,A3-A7,store,meaning; all by default")
@@ -383,7 +389,7 @@ def tables_of(spark: SparkSession, options: argparse.Namespace) -> Tables:
 
         ledgers = read_ledgers(spark, options.ledger)
     against = Tables(spark, options.against) if options.against else None
-    return Tables(spark, options.dumps, against=against, ledgers=ledgers)
+    return Tables(spark, options.dumps, against=against, ledgers=ledgers, relation=options.relation)
 
 
 def stores_of(found: Iterable[StoreFiles], role: str) -> list[Store]:

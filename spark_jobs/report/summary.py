@@ -48,7 +48,7 @@ def table(report: Report, *, colours: bool = False, width: int | None = None) ->
     lines = [paint(report.verdict.upper(), BOLD, tone), foundation(report), ""]
     title_width = min(max((len(outcome.audit.title) for outcome in report.outcomes), default=0), width - 38)
     for outcome in report.outcomes:
-        title = textwrap.shorten(outcome.audit.title, title_width, placeholder="…")
+        title = textwrap.shorten(printable(outcome.audit.title), title_width, placeholder="…")
         seconds = "" if outcome.state is State.NOT_RUN else f"{outcome.seconds:7.1f} s"
         words = paint(printable(outcome.words), COLOURS[outcome.state])
         lines.append(f"{outcome.audit.name:<4} {title:<{title_width}} {seconds:>9}  {words}")
@@ -57,10 +57,12 @@ def table(report: Report, *, colours: bool = False, width: int | None = None) ->
         for finding in outcome.findings[:FINDINGS_PRINTED_MAX]:
             lines += finding_lines(finding, report, width)
         if (more := outcome.total - FINDINGS_PRINTED_MAX) > 0:
-            place = f" in {report.output}/findings.parquet" if report.output else "; --output DIR keeps them all"
+            place = (
+                f" in {printable(report.output)}/findings.parquet" if report.output else "; --output DIR keeps them all"
+            )
             lines.append(f"  and {more:,} more{place}")
     if report.output:
-        lines += ["", f"report: {report.output}/report.html"]
+        lines += ["", f"report: {printable(report.output)}/report.html"]
     return "\n".join(lines) + "\n"
 
 
