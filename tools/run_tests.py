@@ -1,8 +1,9 @@
-"""Run the tests in processes side by side: those that meet other people's programs, in two groups, and all others.
+"""Run the tests in processes side by side: those that meet other people's programs, in three groups, and all others.
 
 The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
-time. The output of the others is shown as it comes, that of the groups when they have ended. Usage: run_tests.py
-[pytest's arguments]; with any argument there is one process, and pytest decides.
+time; those of Spark have a virtual machine of their own and nothing to share with the rest. The output of the others is
+shown as it comes, that of the groups when they have ended. Usage: run_tests.py [pytest's arguments]; with any argument
+there is one process, and pytest decides.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INTEROP = "tests/interop"
 # Programs that go on for the whole run; the others of INTEROP start one a test.
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
+SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
 NO_TESTS = 5  # pytest's status for nothing collected
 
@@ -59,8 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     apart = {
         f"the tests of {', '.join(CLIENTS)}": pytest_command(*CLIENTS),
         f"the other tests of {INTEROP}": pytest_command(INTEROP, *(f"--ignore={path}" for path in CLIENTS)),
+        f"the tests of {SPARK}": pytest_command(SPARK),
     }
-    return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}"))
+    return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"))
 
 
 if __name__ == "__main__":
