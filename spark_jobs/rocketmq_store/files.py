@@ -353,8 +353,10 @@ def check_log(root: Path, files: Sequence[LogFile]) -> int:
 def find_index_counts(files: Sequence[Path]) -> tuple[int, int]:
     """Slots and items the index files were made with, from the chains inside; (0, 0) when nothing tells.
 
-    Damage must not hide the layout, so the pair that most of a sample agrees with is taken, in whichever file.
+    Damage must not hide the layout: the first pair that most of a file's sample agrees with is taken, whichever file
+    that is. Only where no file has items, the usual pair of that length is.
     """
+    usual: tuple[int, int] | None = None
     for path in files:
         size = path.stat().st_size
         if size <= INDEX_HEADER_SIZE:
@@ -363,9 +365,22 @@ def find_index_counts(files: Sequence[Path]) -> tuple[int, int]:
             stream = io.BytesIO(file.read()) if size <= INDEX_SEARCH_SIZE_MAX else file
             count = INDEX_HEADER.unpack(stream.read(INDEX_HEADER_SIZE))[5]
             for slots, items in index_candidates(size):
-                if count <= 1 or is_likely(stream, slots, min(count, items)):
+                usual = usual or (slots, items)
+                if 1 < count <= items + 1 and is_likely(stream, slots, count):
                     return slots, items
-    return 0, 0
+                if count <= 1:
+                    break
+    return usual if usual is not None and all_empty(files) else (0, 0)
+
+
+def all_empty(files: Sequence[Path]) -> bool:
+    """Whether no index file says that it has items."""
+    counts = []
+    for path in files:
+        with path.open("rb") as file:
+            header = file.read(INDEX_HEADER_SIZE)
+        counts.append(INDEX_HEADER.unpack(header)[5] if len(header) == INDEX_HEADER_SIZE else 0)
+    return all(count <= 1 for count in counts)
 
 
 def is_likely(stream: Any, slots: int, count: int) -> bool:
