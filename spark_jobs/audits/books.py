@@ -31,7 +31,7 @@ TOPICS_MAX: Final = 512  # topics to name in a filter
 QUEUE: Final = ("store", "topic", "queue_id")
 BUCKET: Final = (*QUEUE, "bucket")
 PLACE: Final = (*QUEUE, "queue_offset")
-DISPATCHED: Final = "sys_flag & 12 in (0, 8) and status in ('ok', 'bad_crc')"
+DISPATCHED: Final = "sys_flag & 12 in (0, 8) and status in ('ok', 'bad_crc', 'bad_record_crc')"
 
 
 def sums(rows: DataFrame, name: str) -> DataFrame:

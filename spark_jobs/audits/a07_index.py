@@ -1,0 +1,236 @@
+"""A7: every index item leads to a record that has its key, and every key of a record has its item.
+
+Proved: for each item a record begins at its physical offset that has a key (UNIQ_KEY, a word of KEYS, `T#` and its
+tags) with the item's hash; each item hangs on the chain of its slot; a file's header says what its items say; each key
+of a record has an item as far as the index was kept. One broken item is one finding: the key it no longer serves, and
+the chain it no longer fits, are not counted again.
+
+Legal: no index at all; records in front of its first item (begun later, oldest files removed) or behind its last where
+it was switched off; stretches without any item between two files or inside one (switched off meanwhile, or dropped by
+Apache's recovery); items of records whose log files are gone; the same item twice (Apache's recovery puts the last
+record again); no items for tags (before 5.5); what recovery rebuilds; items of damaged records (A1). What that hides:
+an index file that is missing as a whole.
+
+Cost: sums of the scan; rows of stretches of 16 MiB of log whose sums differ, and the two records that each index file's
+header speaks of.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from spark_jobs.audits.base import WARNING, Audit, findings, measured, none_found, union
+from spark_jobs.audits.books import spans_of
+from spark_jobs.audits.facts import facts, facts_frame
+from spark_jobs.audits.index_keys import (
+    TAG,
+    differing,
+    missing_keys,
+    read_items,
+    read_keys,
+    tagging,
+    unmatched_items,
+)
+from spark_jobs.tables import Tables
+
+CHECK: Final = "A7"
+HEADER: Final = "begin_timestamp_ms bigint, end_timestamp_ms bigint, begin_offset bigint, end_offset bigint"
+
+
+def unserved(missing: DataFrame, broken: DataFrame, taggers: DataFrame, complete: DataFrame) -> DataFrame:
+    """Missing keys that are findings: those that no broken item, no older writer and no switched-off index explains.
+
+    *broken* are unmatched items, *taggers* the stores whose index has tags, *complete* the stores whose index says that
+    it goes to the end of the log.
+    """
+    counts = missing.join(broken.select("store", "file").distinct(), ["store", "file"], "left_anti")
+    tags = counts.join(F.broadcast(taggers.withColumn("tags_kept", F.lit(True))), "store", "left").where(
+        (F.col("part") != TAG) | F.col("tags_kept")
+    )
+    whole = tags.join(F.broadcast(complete.withColumn("is_complete", F.lit(True))), "store", "left")
+    lost = whole.groupBy("store", "file").agg(F.sum((~F.col("is_partial")).cast("int")).alias("lost"))
+    overwritten = F.col("file").isNotNull() & (F.col("lost") <= F.col("spare"))
+    behind = F.col("is_complete") & (F.col("physical_offset") > F.col("index_end"))
+    return whole.join(
+        F.broadcast(lost.withColumnRenamed("store", "in").withColumnRenamed("file", "of")),
+        (F.col("store") == F.col("in")) & F.col("file").eqNullSafe(F.col("of")),
+    ).where(F.col("is_partial") | overwritten | F.coalesce(behind, F.lit(False)))
+
+
+def check(tables: Tables) -> DataFrame:
+    """One finding for each broken item, header or chain, and for each record with a key that lost its item."""
+    files = tables.kind("index").cache()
+    if files.isEmpty():
+        return none_found(tables.spark)
+    stores = facts_frame(tables)
+    indexed = files.select("store").distinct()
+    keys = tables.kind("keys").join(F.broadcast(indexed), "store")
+    buckets = differing(keys, tables.kind("items"), stores).cache()
+    parts = [headers(files.where("status = 'bad_header'"))]
+    broken = none_found(tables.spark).select("store", F.col("evidence").alias("file"))
+    if not buckets.isEmpty():
+        record_keys, items = read_keys(tables, buckets).cache(), read_items(tables, buckets).cache()
+        unmatched = unmatched_items(items, record_keys, stores, tables.kind("damage")).cache()
+        complete = tables.spark.createDataFrame(
+            [(one.store,) for one in facts(tables).values() if says_complete(one.page, one.rebuilds)], "store string"
+        )
+        missing = missing_keys(record_keys, items, files, stores)
+        lost = unserved(missing, unmatched, tagging(record_keys, items), complete)
+        parts += [broken_items(unmatched), lost_keys(lost)]
+        broken = unmatched.select("store", "file").distinct()
+    chains = tables.kind("item_fault").join(F.broadcast(broken), ["store", "file"], "left_anti")
+    sound = files.where("status != 'bad_header' and count > 0").join(
+        F.broadcast(broken), ["store", "file"], "left_anti"
+    )
+    parts += [broken_chains(chains), wrong_headers(tables, sound, stores)]
+    return union(parts, tables.spark)
+
+
+def says_complete(page: dict, rebuilds: bool) -> bool:
+    """Whether pymq's checkpoint vouches for an index up to the end of the log."""
+    end = page["pymq_index_end"]
+    return end is not None and end >= 0 and not rebuilds
+
+
+def broken_items(unmatched: DataFrame) -> DataFrame:
+    """Findings of items that lead nowhere."""
+    return findings(
+        unmatched,
+        CHECK,
+        offset="physical_offset",
+        expected=F.format_string(
+            "a record at %d with a key whose hash is %d", F.col("physical_offset"), F.col("key_hash")
+        ),
+        actual=F.lit("no record there has such a key"),
+        evidence=F.format_string("item %d of file %s", F.col("item"), F.col("file")),
+    )
+
+
+def lost_keys(lost: DataFrame) -> DataFrame:
+    """Findings of keys without an item, one a record."""
+    found = lost.groupBy("store", "physical_offset").agg(
+        F.first("topic").alias("topic"),
+        F.first("queue_id").alias("queue_id"),
+        F.count(F.lit(1)).alias("keys"),
+        F.min("key").alias("key"),
+    )
+    return findings(
+        found,
+        CHECK,
+        topic="topic",
+        queue="queue_id",
+        offset="physical_offset",
+        expected=F.format_string("an item for %s (%d keys without one)", F.col("key"), F.col("keys")),
+        actual=F.lit("none"),
+        evidence=F.format_string("record at physical offset %d", F.col("physical_offset")),
+    )
+
+
+def broken_chains(faults: DataFrame) -> DataFrame:
+    """Findings of chains, one a slot: an item that is not where its slot, or the item behind it, says."""
+    slot = F.regexp_extract("detail", r"slot (\d+)", 1)
+    item = F.coalesce(F.regexp_extract("detail", r"item (\d+)", 1).try_cast("int"), F.lit(0))
+    found = (
+        faults.withColumn("slot", slot)
+        .withColumn("item", item)
+        .groupBy("store", "file", "slot")
+        .agg(F.max_by("physical_offset_min", "item").alias("offset"), F.max_by("detail", "item").alias("detail"))
+    )
+    return findings(
+        found,
+        CHECK,
+        offset="offset",
+        expected=F.lit("a chain from the slot through all of its items, newest first"),
+        actual=F.col("detail"),
+        evidence=F.format_string("file %s", F.col("file")),
+    )
+
+
+def headers(files: DataFrame) -> DataFrame:
+    """Findings of headers that make no sense."""
+    return findings(
+        files,
+        CHECK,
+        expected=F.lit("a header that counts items the file has room for"),
+        actual=F.coalesce("detail", F.lit("bad_header")),
+        evidence=F.format_string("file %s at 0", F.col("file")),
+    )
+
+
+def wrong_headers(tables: Tables, files: DataFrame, stores: DataFrame) -> DataFrame:
+    """Findings of headers that say other things than the first and last item, and the records these lead to."""
+    said = files.withColumn("header", F.from_json("detail", HEADER)).select(
+        "store", "file", "physical_offset_min", "physical_offset_end", "header.*"
+    )
+    places = [
+        (row.store, offset, offset + 1)
+        for row in files.select("store", "physical_offset_min", "physical_offset_end").collect()
+        for offset in (row.physical_offset_min, row.physical_offset_end)
+    ]
+    records = tables.records(spans_of(places)).select("store", "physical_offset", "store_timestamp").cache()
+    begin = records.withColumnsRenamed({"physical_offset": "physical_offset_min", "store_timestamp": "begin_time"})
+    end = records.withColumnsRenamed({"physical_offset": "physical_offset_end", "store_timestamp": "end_time"})
+    fields = (
+        (0, "begin timestamp", "begin_timestamp_ms", "begin_time"),
+        (8, "end timestamp", "end_timestamp_ms", "end_time"),
+        (16, "begin offset", "begin_offset", "physical_offset_min"),
+        (24, "end offset", "end_offset", "physical_offset_end"),
+    )
+    wrong = F.array(
+        *(
+            F.when(
+                F.col(is_) != F.col(should),
+                F.struct(
+                    F.lit(at).alias("at"),
+                    F.format_string(f"{name} %d", F.col(should)).alias("should"),
+                    F.format_string(f"{name} %d", F.col(is_)).alias("is"),
+                ),
+            )
+            for at, name, is_, should in fields
+        )
+    )
+    found = (
+        said.join(begin, ["store", "physical_offset_min"], "left")
+        .join(end, ["store", "physical_offset_end"], "left")
+        .join(F.broadcast(stores.select("store", "judged_end", "rebuilds")), "store")
+        .where(~F.col("rebuilds") | (F.col("physical_offset_end") < F.col("judged_end")))
+        .withColumn("wrong", F.explode(F.array_compact(wrong)))
+    )
+    return findings(
+        found,
+        CHECK,
+        severity=WARNING,
+        offset=F.col("wrong.at"),
+        expected=F.col("wrong.should"),
+        actual=F.col("wrong.is"),
+        evidence=F.format_string("header of file %s at %d", F.col("file"), F.col("wrong.at")),
+    )
+
+
+def metrics(tables: Tables) -> DataFrame:
+    """Keys, items and index files."""
+    total = F.sum("count").alias("value")
+    return (
+        measured(tables.kind("keys").groupBy("store").agg(total), CHECK, "keys", "value")
+        .unionByName(measured(tables.kind("items").groupBy("store").agg(total), CHECK, "items", "value"))
+        .unionByName(
+            measured(
+                tables.kind("index").groupBy("store").agg(F.count(F.lit(1)).alias("value")),
+                CHECK,
+                "index_files",
+                "value",
+            )
+        )
+    )
+
+
+AUDIT: Final = Audit(
+    CHECK,
+    "index items lead to records with their keys, and keys to items",
+    check,
+    metrics=metrics,
+    tables=("scan", "checkpoint", "commitlog", "index"),
+)
