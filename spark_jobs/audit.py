@@ -358,21 +358,20 @@ def make_report(
 
 @contextmanager
 def running_session(master: str, memory: str) -> Iterator[SparkSession]:
-    """The session there is, or the one spark-submit has prepared, or a local one; stopped if it was started here."""
+    """The session there is, else spark-submit's, else a local one; stopped in the end if it was started here."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs import session
+    from spark_jobs.rocketmq_store.source import RocketMQStoreDataSource
+    from spark_jobs.session import RELIED_ON, session
 
     active = SparkSession.getActiveSession()
     if active is not None:
-        yield session.prepare(active)
+        for name, value in RELIED_ON.items():
+            active.conf.set(name, value)
+        active.dataSource.register(RocketMQStoreDataSource)
+        yield active
         return
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit's: master and sizes are its business
-    spark = (
-        session.prepare(SparkSession.builder.getOrCreate())
-        if submitted
-        else session.session(master=master, memory=memory)
-    )
+    spark = session(master=master, memory=memory)
     try:
         yield spark
     finally:

@@ -1,10 +1,11 @@
 """Show the bytes a finding is about: `python -m spark_jobs.show DUMP --physical-offset N`.
 
-Three ways to name a place, one for each kind of offset:
+A place is named by whichever offset is known:
 
     --physical-offset N             a byte of the commit log
     --queue TOPIC QUEUE OFFSET      a unit of a queue, and the record it leads to
-    --file PATH --position N        a byte of any file below the store: index, checkpoint, timer log, …
+    --timer-log N                   a unit of the timer log, and the record it leads to
+    --file PATH --position N        a byte of any file below the store: index, checkpoint, configuration, …
 
 A record is shown field by field with its bytes, then body and properties as a hex dump; damage is shown as far as it
 can be read, with the reason why it is no record and where the next one begins. Needs no Spark and changes nothing.
@@ -37,6 +38,8 @@ SEARCH_SIZE = 16 * 1024 * 1024  # how far the next record is looked for
 MAGICS = {_scan.MAGIC_V1: "v1", _scan.MAGIC_V2: "v2", _scan.MAGIC_BLANK: "blank tail"}
 UNIT = struct.Struct(">qiq")  # physical offset, size, tags code
 FILLER_SIZE = 0x7FFFFFFF
+# size, previous, magic, written at, delay, physical offset, size of the record, hash of the topic, zero
+TIMER_UNIT = struct.Struct(">iqiqiqiiq")
 BORN_IPV6, STORE_IPV6 = 1 << 4, 1 << 5
 
 
@@ -66,17 +69,26 @@ def read_log(root: Path, physical_offset: int, size: int) -> Piece:
     Raises:
         ConfigError: the log has no such byte.
     """
-    files = named_files(root / "commitlog", OFFSET_NAME)
-    if not files:
+    if not named_files(root / "commitlog", OFFSET_NAME):
         raise ConfigError(f"{root}: no log file in it; give the directory that has commitlog/")
+    return read_named(root / "commitlog", physical_offset, size)
+
+
+def read_named(directory: Path, position: int, size: int) -> Piece:
+    """Up to *size* bytes from the file, named by the position of its first byte, that holds *position*.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    files = named_files(directory, OFFSET_NAME)
     for path in reversed(files):
         base = int(path.name)
-        if base <= physical_offset < base + path.stat().st_size:
-            return read_file(path, physical_offset - base, size)
+        if base <= position < base + path.stat().st_size:
+            return read_file(path, position - base, size)
+    if not files:
+        raise ConfigError(f"{directory}: no files in it")
     last = int(files[-1].name) + files[-1].stat().st_size
-    raise ConfigError(
-        f"{root}: no byte {physical_offset} in the log, its files hold {int(files[0].name)} to {last - 1}"
-    )
+    raise ConfigError(f"{directory}: no byte {position} in it, its files hold {int(files[0].name)} to {last - 1}")
 
 
 def read_file(path: Path, position: int, size: int) -> Piece:
@@ -317,6 +329,31 @@ def show_queue(root: Path, topic: str, queue_id: int, queue_offset: int, size: i
         yield from show_log(root, physical_offset, size)
 
 
+def show_timer(root: Path, position: int, size: int) -> Iterator[str]:
+    """A unit of the timer log, and the record it leads to."""
+    piece = read_named(root / "timerlog", position, TIMER_UNIT.size)
+    yield f"{piece.path}, byte {piece.position} (position {position} of the timer log)"
+    yield from hex_dump(piece.data, piece.position, TIMER_UNIT.size)
+    yield ""
+    if len(piece.data) < TIMER_UNIT.size or not any(piece.data):
+        yield "no unit: the file ends, or zeros stand here"
+        return
+    own, previous, magic, written, delay, physical_offset, record_size, topic_hash, _ = TIMER_UNIT.unpack(piece.data)
+    for name, value in (
+        ("unit size", f"{own}" + ("" if own == TIMER_UNIT.size else f"   <- WRONG: a unit has {TIMER_UNIT.size}")),
+        ("previous", str(previous)),
+        ("magic", str(magic)),
+        ("written at", f"{written} ({time_text(written)} UTC)"),
+        ("delay", f"{delay} ms, so its slot is {written + delay} ({time_text(written + delay)} UTC)"),
+        ("physical offset", str(physical_offset)),
+        ("record size", str(record_size)),
+        ("topic hash", str(topic_hash)),
+    ):
+        yield f"  {name:<16}  {value}"
+    yield ""
+    yield from show_log(root, physical_offset, size)
+
+
 def show_file(root: Path, name: str, position: int, size: int) -> Iterator[str]:
     """Bytes of any file; those of the log and of queues as what they are."""
     path = root / name
@@ -355,6 +392,7 @@ def parser() -> Parser:
     place = options.add_mutually_exclusive_group(required=True)
     place.add_argument("--physical-offset", type=int, metavar="N", help="a byte of the commit log")
     place.add_argument("--queue", nargs=3, metavar=("TOPIC", "QUEUE", "OFFSET"), help="a unit and its record")
+    place.add_argument("--timer-log", type=int, metavar="N", help="a unit of the timer log and its record")
     place.add_argument("--file", metavar="PATH", help="a file below the store, with --position")
     options.add_argument("--position", type=int, default=0, metavar="N", help="a byte of --file")
     options.add_argument("--size", type=int, default=SHOWN_DEFAULT, metavar="BYTES", help="how much of it (256)")
@@ -367,6 +405,8 @@ def lines_for(options: argparse.Namespace) -> Iterator[str]:
         raise ConfigError(f"{options.store}: no such directory")
     if options.physical_offset is not None:
         yield from show_log(options.store, options.physical_offset, options.size)
+    elif options.timer_log is not None:
+        yield from show_timer(options.store, options.timer_log, options.size)
     elif options.queue is not None:
         topic, queue_id, queue_offset = options.queue
         try:

@@ -1,6 +1,6 @@
 """From a finding to the command that shows its bytes: `python -m spark_jobs.show DUMP …`.
 
-The evidence decides, because it says in words which of the three offsets it means; see `audits/base.py`.
+The evidence decides, because it says in words which offset it means; see `audits/base.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from spark_jobs.report.model import Finding, Report
 
 SHOW = "python -m spark_jobs.show"
 FILE = re.compile(r"\bfile (\S+) at (?:byte |position )?(\d+)")
+TIMER = re.compile(r"\bposition (\d+) of the timer log")
 PHYSICAL = re.compile(r"\bphysical offset (\d+)")
 QUEUE = re.compile(r"\bqueue offset (\d+)")
 
@@ -30,6 +31,8 @@ def place_of(finding: Finding) -> list[str] | None:
     evidence = finding.evidence or ""
     if found := FILE.search(evidence):
         return ["--file", found[1], "--position", found[2]]
+    if found := TIMER.search(evidence):
+        return ["--timer-log", found[1]]
     if found := PHYSICAL.search(evidence):
         return ["--physical-offset", found[1]]
     queue = finding.topic is not None and finding.queue is not None

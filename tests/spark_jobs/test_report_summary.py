@@ -105,6 +105,10 @@ def test_json_holds_everything_a_program_needs():
         (Finding("A3", "error", "s", "a b", 1, 5, evidence="queue offset 9"), "--queue 'a b' 1 9"),
         (Finding("A7", "error", "s", evidence="file index/2026 at byte 40"), "--file index/2026 --position 40"),
         (Finding("A7", "error", "s", evidence="file index/2026 at 40, item 3"), "--file index/2026 --position 40"),
+        (
+            Finding("A15", "error", "s", offset=5, evidence="position 52 of the timer log names physical offset 7"),
+            "--timer-log 52",
+        ),
         (Finding("A9", "error", "s", evidence="queue offset 9"), None),
         (Finding("A9", "error", "s", "t"), None),
         (Finding("A9", "error", "s", offset=-1), None),

@@ -121,6 +121,19 @@ def test_only_what_was_asked_for_is_dumped(show):
     assert "160 more bytes; --size 192 shows them" in text
 
 
+def test_timer_unit_leads_to_its_record(store, show):
+    """Goal: from a finding of a timer to its message. Method: the golden timer log's first unit, and its unused end."""
+    shutil.copytree(GOLDEN / "timerlog", store / "timerlog")
+    (file,) = (store / "timerlog").iterdir()
+    offset = struct.unpack(">q", file.read_bytes()[28:36])[0]
+    code, text = show(store, "--timer-log", 0)
+    assert code == 0
+    assert "unit size         52\n" in text
+    assert f"(physical offset {offset})" in text
+    assert "topic         rmq_sys_wheel_timer" in text
+    assert "no unit" in show(store, "--timer-log", file.stat().st_size - 60)[1]
+
+
 def test_any_file_can_be_shown(store, show):
     """Goal: index, checkpoint and timer log have bytes too. Method: a marked line; paths of log and queue."""
     (store / "checkpoint").write_bytes(bytes(range(200)))
@@ -152,8 +165,8 @@ def test_message_cannot_talk_to_the_terminal(tmp_path, show):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--physical-offset", 131_072], "no byte 131072 in the log, its files hold 0 to 131071"),
-        (["--physical-offset", -1], "no byte -1 in the log"),
+        (["--physical-offset", 131_072], "no byte 131072 in it, its files hold 0 to 131071"),
+        (["--physical-offset", -1], "no byte -1 in it"),
         (["--queue", "GoldenA", 0, 10**9], "no unit 1000000000 in its files"),
         (["--queue", "GoldenA", 0, -1], "no unit -1 in its files"),
         (["--queue", "Nobody", 0, 0], "no unit 0 in its files"),
