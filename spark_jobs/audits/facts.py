@@ -51,6 +51,7 @@ class Facts:
     Attributes:
         log_begin: first physical offset of the files.
         log_end: behind the last whole record; a blank tail is not counted.
+        padded_end: the same with a blank tail behind it, if the next file is there and has no record yet.
         written_end: behind the last byte that is not zero: more than log_end when the tail is torn.
         stated_end: a dump's position; None for a plain directory.
         front: behind the last record any queue has a unit of; 0 without units.
@@ -64,6 +65,7 @@ class Facts:
     store: str
     log_begin: int
     log_end: int
+    padded_end: int
     written_end: int
     stated_end: int | None
     front: int
@@ -133,6 +135,8 @@ def measure(scan: DataFrame) -> DataFrame:
     end, begin = F.col("physical_offset_end"), F.col("physical_offset_min")
     return scan.groupBy("store").agg(
         F.max(F.when(walked, end)).alias("walk_end"),
+        F.max(F.when(is_range & (F.col("status") == "blank"), end)).alias("blank_at"),
+        F.max(F.when(is_range, begin)).alias("last_begin"),
         F.max(F.when(structural, F.struct(end.alias("end"), begin.alias("begin")))).alias("tail"),
         F.max(F.when(unit, end)).alias("front"),
         F.sum(F.when(is_range, F.col("count"))).alias("records"),
@@ -147,10 +151,13 @@ def facts_of(page: Mapping[str, Any], measured: Row | None) -> Facts:
     walk_end = begin if measured is None or measured.walk_end is None else measured.walk_end
     tail = None if measured is None else measured.tail
     torn = tail is not None and tail.end >= walk_end
+    log_end = tail.begin if torn else walk_end
+    padded = measured is not None and not torn and measured.blank_at == walk_end
     return Facts(
         store=page["store"],
         log_begin=begin,
-        log_end=tail.begin if torn else walk_end,
+        log_end=log_end,
+        padded_end=max(log_end, measured.last_begin) if padded else log_end,
         written_end=max(walk_end, tail.end) if torn else walk_end,
         stated_end=None if page["dump"] is None else page["log_end"],
         front=(measured.front if measured else None) or 0,
