@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -98,12 +99,16 @@ def run_clients(apache: Toolchain, home: Path, namesrv: str, books: Path) -> tup
     books.mkdir(parents=True, exist_ok=True)
     command = apache.command(RUN_MAIN_CLASS, namesrv, POP_TOPIC, POP_GROUP, home=home)
     with (home / "stderr.log").open("wb") as stderr:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=stderr, timeout=RUN_TIMEOUT_S, encoding="utf-8", check=False
-        )
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8")
+        watchdog = threading.Timer(RUN_TIMEOUT_S, process.kill)
+        watchdog.start()
+        try:
+            printed, _ = process.communicate()
+        finally:
+            watchdog.cancel()
+    lines = [json.loads(text) for text in printed.splitlines()]
     words = (home / "stderr.log").read_text(errors="replace")[-2000:]
-    assert lines[-1:] == [{"type": "done"}], f"the clients ended with {done.returncode}:\n{words}"
+    assert lines[-1:] == [{"type": "done"}], f"the clients ended with {process.returncode}:\n{words}"
     with LedgerWriter(books / "sent.tsv") as ledger:
         for number, line in enumerate(line for line in lines if line["type"] == "sent"):
             place = line["topic"], line["queueId"], line["queueOffset"], line["msgId"]

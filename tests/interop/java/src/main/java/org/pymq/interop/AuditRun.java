@@ -39,8 +39,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  *   AuditRun namesrv popTopic popGroup
  * </pre>
  *
- * Topics and groups are there already, and the POP group's mode is set. What was acknowledged and what was handled comes out as
- * one JSON object a line: {"type": "sent", "topic", "queueId", "queueOffset", "msgId"}, {"type": "handled", …, "group"};
+ * Topics and groups are there already, and the POP group's mode is set. What was acknowledged and what was handled comes
+ * out as one JSON object a line: {"type": "sent", "topic", "queueId", "queueOffset", "msgId"}, {"type": "handled", …, "group"};
  * the last one is {"type": "done"}. Message ids are those of the record: host and physical offset.
  */
 public final class AuditRun {
@@ -62,19 +62,22 @@ public final class AuditRun {
         this.protocol = protocol;
     }
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
         PrintStream protocol = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
         System.setOut(System.err);
         AuditRun run = new AuditRun(args[0], protocol);
-        run.consumers(args[1], args[2]);
-        run.produce(args[1]);
-        run.transactions();
-        run.await(args[2]);
-        for (Runnable closer : run.closers) {
-            closer.run();
+        try {
+            run.consumers(args[1], args[2]);
+            run.produce(args[1]);
+            run.transactions();
+            run.await(args[2]);
+            run.closers.parallelStream().forEach(Runnable::run); // each takes its time
+            run.post("done", new JSONObject());
+            Runtime.getRuntime().halt(0);
+        } catch (Exception problem) {
+            problem.printStackTrace();
+            Runtime.getRuntime().halt(1); // the clients' threads would go on
         }
-        run.post("done", new JSONObject());
-        Runtime.getRuntime().halt(0);
     }
 
     private synchronized void post(String type, JSONObject line) {
@@ -94,6 +97,9 @@ public final class AuditRun {
     // ---- producers ------------------------------------------------------------------------------------------------
 
     private void sent(String topic, SendResult result) {
+        if (result.getOffsetMsgId() == null) { // of a transaction: where its half lies is not told
+            return;
+        }
         String[] ids = result.getOffsetMsgId().split(",");
         for (int i = 0; i < ids.length; i++) {
             post("sent", new JSONObject().fluentPut("topic", topic)
