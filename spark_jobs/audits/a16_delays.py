@@ -66,7 +66,7 @@ def gather(tables: Tables) -> Delays:
 
 
 def judged(delays: Delays) -> DataFrame:
-    """Every waiting message: when it is due, when it was first delivered (`stored`), whether its level has passed it."""
+    """Every waiting message: when it is due, when it was first delivered (`stored`), whether its level passed it."""
     level = F.col("queue_id") + 1
     copies = delays.delivered.groupBy("store", *TARGET).agg(
         F.min("store_timestamp").alias("stored"), F.max("physical_offset").alias("copy"), F.count("*").alias("copies")

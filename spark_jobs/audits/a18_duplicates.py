@@ -49,7 +49,7 @@ def is_inner(topic: Column) -> Column:
 
 
 def repeated(records: DataFrame) -> DataFrame:
-    """Keys of *records* (COLUMNS) that occur more than once in a topic: `copies`, `first` and `last` physical offset."""
+    """Keys of *records* (COLUMNS) that a topic has more than once: `copies`, `first` and `last` physical offset."""
     topic = F.col("topic")
     kind = (
         F.when(topic.startswith(meaning.RETRY_PREFIX), RETRY)

@@ -22,7 +22,7 @@ the acknowledged lines of each queue.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
@@ -42,7 +42,7 @@ WAITED = ("REAL_TOPIC", "ORIGIN_MESSAGE_ID", "1ST_POP_TIME", "TRAN_MSG")  # it w
 def keyed(records: DataFrame) -> DataFrame:
     """Those of *records* (COLUMNS, properties as a map) that were sent in order, with their `key`."""
 
-    def prop(name: str) -> F.Column:
+    def prop(name: str) -> Column:
         return F.try_element_at(F.col("properties"), F.lit(name))
 
     key = prop(KEY)
@@ -55,11 +55,10 @@ def keyed(records: DataFrame) -> DataFrame:
 
 
 def inverted(messages: DataFrame) -> DataFrame:
-    """1: messages born before the one in front of them. A run of them behind one message is one finding each."""
+    """1: messages born before the one in front of them."""
     line = Window.partitionBy("store", "topic", "queue_id", "key", "born_host").orderBy("queue_offset")
-    before = line.rowsBetween(Window.unboundedPreceding, -1)
-    newest = F.max(F.struct("born_timestamp", "queue_offset")).over(before)
-    wrong = messages.withColumn("newest", newest).where(F.col("born_timestamp") < F.col("newest.born_timestamp"))
+    before = F.lag(F.struct("born_timestamp", "queue_offset")).over(line)
+    wrong = messages.withColumn("before", before).where(F.col("born_timestamp") < F.col("before.born_timestamp"))
     return findings(
         wrong,
         CHECK,
@@ -67,11 +66,11 @@ def inverted(messages: DataFrame) -> DataFrame:
         topic="topic",
         queue="queue_id",
         offset="queue_offset",
-        expected=F.concat(F.lit("born at "), F.col("newest.born_timestamp"), F.lit(" or later")),
+        expected=F.concat(F.lit("born at "), F.col("before.born_timestamp"), F.lit(" or later")),
         actual=F.concat(F.lit("born at "), F.col("born_timestamp")),
         evidence=F.concat(
             F.lit("key "), F.col("key"), F.lit(" of "), F.col("born_host"), F.lit(" at physical offset "),
-            F.col("physical_offset"), F.lit("; in front of it queue offset "), F.col("newest.queue_offset"),
+            F.col("physical_offset"), F.lit("; in front of it queue offset "), F.col("before.queue_offset"),
         ),
     )  # fmt: skip
 
@@ -101,7 +100,9 @@ def overtaken(ledgers: DataFrame, records: DataFrame) -> DataFrame:
         topic="topic",
         queue="queue_id",
         offset="queue_offset",
-        expected=F.concat(F.lit("behind queue offset "), F.col("later.queue_offset"), F.lit(", which was answered first")),
+        expected=F.concat(
+            F.lit("behind queue offset "), F.col("later.queue_offset"), F.lit(", which was answered first")
+        ),
         actual=F.concat(F.lit("queue offset "), F.col("queue_offset")),
         evidence=F.concat(
             F.lit("sent "), F.col("sent_ns") - F.col("later.done_ns"), F.lit(" ns after that answer; physical offset "),

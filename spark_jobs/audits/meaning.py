@@ -51,11 +51,11 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "SYSTEM_GROUP_PREFIX",
     "TIMER_TOPIC",
-    "first_offsets",
     "histogram",
     "kept",
     "marked",
     "moments",
+    "queue_bounds",
     "same",
     "text",
 ]
@@ -191,17 +191,25 @@ def same(left: str, right: str, columns: Iterable[str] = IDENTITY) -> Column:
     return reduce(and_, pairs, F.col(f"{left}.store") == F.col(f"{right}.store"))
 
 
-def first_offsets(tables: Tables) -> DataFrame:
-    """One row a queue on disk: `first` and `last`, offsets of units whose records the log still has; kept."""
+def queue_bounds(tables: Tables) -> DataFrame:
+    """One row a queue: `first`, the first message that can still be read, and `end`, behind the last one; kept.
+
+    A message is read by its unit and from the log, so the younger of the two beginnings counts; both are dense.
+    """
 
     def make() -> DataFrame:
-        begins = tables.table("checkpoint").select("store", "log_begin")
-        units = tables.table("consumequeue").where(F.col("status") == "ok").join(F.broadcast(begins), "store")
-        held = units.where(F.col("physical_offset") >= F.coalesce("log_begin", F.lit(0)))
-        bounds = (F.min("queue_offset").alias("first"), F.max("queue_offset").alias("last"))
-        return held.groupBy("store", "topic", "queue_id").agg(*bounds)
+        queue = ("store", "topic", "queue_id")
+        low, high = F.min("queue_offset_min"), F.max("queue_offset_max")
+        units = tables.kind("units").where(F.col("status") == "ok")
+        on_disk = units.groupBy(*queue).agg(low.alias("first_unit"), high.alias("last_unit"))
+        logged = tables.kind("records").groupBy(*queue).agg(low.alias("first_record"), high.alias("last_record"))
+        end = F.greatest("last_unit", "last_record") + 1
+        first = F.greatest("first_unit", F.coalesce("first_record", F.col("last_unit") + 1))
+        return on_disk.join(logged, list(queue), "full").select(
+            *queue, first.alias("first"), end.alias("end")
+        )  # fmt: skip
 
-    return kept(tables, "first_offsets", make)
+    return kept(tables, "queue_bounds", make)
 
 
 def histogram(value: Column, bounds: Iterable[int]) -> Column:
