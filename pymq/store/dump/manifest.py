@@ -99,8 +99,19 @@ class Manifest:
         Raises:
             OSError: it could not be written.
         """
-        text = json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n"
-        replace_file(directory / MANIFEST, text.encode("utf-8"), keep=False)
+        replace_file(directory / MANIFEST, render(self.to_json()).encode("utf-8"), keep=False)
+
+
+def render(document: dict[str, Any]) -> str:
+    """A line for each entry, and one for each file: a manifest can be long, and is read by people too."""
+    lines = []
+    for name, value in document.items():
+        if name == "files":
+            files = ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in value)
+            lines.append(f' "files": [\n{files}\n ]')
+        else:
+            lines.append(f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def leaf_count(written: int) -> int:
