@@ -1,12 +1,13 @@
 """A10: the topics as configured fit the queues on disk.
 
 Proved: `topics.json` and `subscriptionGroup.json` can be read; every topic with messages in a queue is configured, with
-numbers of queues that are none below zero and permission bits that exist; no queue with messages that somebody has still
+numbers of queues that are none below zero and permission bits that exist; no queue with messages that somebody has yet
 to read lies beyond the topic's read queues; a group's dead letters can be read, and its retry topic read and written.
 
 Legal: a store without any configured topic (no broker ran over it); topics without messages; RocketMQ's own topics,
-which come and go by themselves (`rmq_sys_`, `%RETRY%`, `%DLQ%`, the half, schedule and trace topics, `%LMQ%`); topics in
-`removedTopics`; queues beyond the read queues that every group has read to their end, as after a topic was made smaller.
+which come and go by themselves (`rmq_sys_`, `%RETRY%`, `%DLQ%`, the half, schedule and trace topics, `%LMQ%`); topics
+in `removedTopics`; queues beyond the read queues that every group has read to their end, as after a topic was made
+smaller.
 
 Cost: two small files, and sums of the scan.
 """

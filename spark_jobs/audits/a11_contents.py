@@ -4,8 +4,8 @@ Proved: a body whose flag says that it is compressed is one whole stream of that
 properties are names and values between their separators; topic and properties are UTF-8.
 
 Legal: an empty body, whatever its flag; properties without their last separator, with empty values, or with one name
-twice. What recovery cuts off is not judged (see A1), and a body whose CRC is wrong is A1's. Where the package for LZ4 or
-zstd is not installed, such bodies are not judged; the metric `not_checked` says how many.
+twice. What recovery cuts off is not judged (see A1), and a body whose CRC is wrong is A1's. Where the package for LZ4
+or zstd is not installed, such bodies are not judged; the metric `not_checked` says how many.
 
 Cost: nothing beyond the scan, which decompresses piece by piece and keeps nothing.
 """

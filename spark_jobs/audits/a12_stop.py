@@ -5,8 +5,8 @@ says (the sum of their ends), and the index with the record it says; every queue
 others, without which Apache would not load it. After a stop that was not clean (`abort` is there) the log still reaches
 as far as the last clean stop before it.
 
-Legal: `abort` in a store that was killed or copied while it ran; a checkpoint that lags behind then; no clean end after a
-stop that dispatch had not caught up with; an empty file, or one cut short, where a crash interrupted making it; stale
+Legal: `abort` in a store that was killed or copied while it ran; a checkpoint that lags behind then; no clean end after
+a stop that dispatch had not caught up with; an empty file, or one cut short, where a crash interrupted making it; stale
 bytes behind the end that Apache's recovery left. Of a store that Apache wrote last only the files' sizes are known.
 
 Cost: the checkpoint, and sums of the scan.
