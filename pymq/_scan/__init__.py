@@ -16,13 +16,14 @@ Columns (many at once): `walk_log`, `iterate_log`, `verify_log`, `decode_queue`,
 `decode_index`, `read_index`.
 
 Rows and sums (whole tables): `LogRows`, `find_record`, `gather`, `host_texts`, `find_properties`, `property_pairs`,
-`find_chain_faults`, `xxh3_64`, `mix`, `digest_pieces`, `digest_leaves`, `Groups`.
+`Chains`, `xxh3_64`, `mix`, `digest_pieces`, `digest_leaves`, `Groups`.
 
 Filters: `FilterProgram` evaluates what `pymq.filter` compiles.
 """
 
 from __future__ import annotations
 
+from pymq._scan._chains import Chains, Fault, decode_items
 from pymq._scan._codec import (
     MAGIC_BLANK,
     MAGIC_V1,
@@ -94,7 +95,6 @@ from pymq._scan._rows import (
     Pairs,
     Pieces,
     RowStatus,
-    find_chain_faults,
     find_properties,
     find_record,
     gather,
@@ -120,8 +120,10 @@ __all__ = [
     "TEXT_BAD_UTF8",
     "BatchItem",
     "BlankTail",
+    "Chains",
     "Check",
     "Columns",
+    "Fault",
     "FilterProgram",
     "FindKind",
     "Found",
@@ -147,6 +149,7 @@ __all__ = [
     "crc32_table",
     "decode_batch",
     "decode_index",
+    "decode_items",
     "decode_properties",
     "decode_queue",
     "decode_record",
@@ -156,7 +159,6 @@ __all__ = [
     "encode_batch",
     "encode_properties",
     "encode_record",
-    "find_chain_faults",
     "find_properties",
     "find_property",
     "find_record",

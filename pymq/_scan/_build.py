@@ -134,9 +134,12 @@ void pymq_scan_find(const uint8_t *source, size_t size, int64_t base_offset, int
 size_t pymq_scan_written(const uint8_t *source, size_t size);
 struct pymq_chain_fault { int32_t item; int32_t slot; int32_t expected; int32_t actual; };
 struct pymq_chain_move { int32_t item; int32_t slot; };
-size_t pymq_scan_index_chains(const int32_t *key_hash, const int32_t *previous, size_t count, const int32_t *slots,
-                              int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
-                              int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
+void pymq_scan_items(const uint8_t *source, size_t count, const struct pymq_index_columns *columns);
+size_t pymq_scan_chain_items(const int32_t *key_hash, const int32_t *previous, size_t count, int32_t first_item,
+                             int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
+                             int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
+size_t pymq_scan_chain_slots(const int32_t *slots, const int32_t *newest, int32_t slot_count,
+                             struct pymq_chain_fault *faults, size_t fault_max);
 
 #define PYMQ_HOST_TEXT_SIZE_MAX ...
 #define PYMQ_TEXT_BAD_PROPERTIES ...

@@ -6,7 +6,7 @@ is a bit a row, as Arrow has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -76,7 +76,7 @@ class Pairs(NamedTuple):
     """Properties of many rows: how many pairs stand before each row, and names and values one after the other."""
 
     row_offsets: bytearray
-    count: int
+    pair_count: int
     names: Pieces
     values: Pieces
 
@@ -209,37 +209,3 @@ def property_pairs(source: Source, positions: Buffer, sizes: Buffer, count: int,
     names = gather(source, name_at, name_size, found)
     values = gather(source, value_at, value_size, found)
     return Pairs(row_offsets, int(found), names, values)
-
-
-def find_chain_faults(
-    key_hash: Buffer,
-    previous: Buffer,
-    count: int,
-    slots: Buffer,
-    slot_count: int,
-    *,
-    moves: Sequence[tuple[int, int]] = (),
-    fault_max: int = 4096,
-) -> tuple[int, list[tuple[int, int, int, int]]]:
-    """How many links of an index file are not what its items would have made, and the first of them.
-
-    A fault is (item, slot, expected, actual); item 0 is the slot's own value. *moves* are (item, slot) pairs, sorted,
-    of items that are taken to belong to another slot than their hash says.
-    """
-    newest = ffi.new("int32_t[]", slot_count)
-    faults = ffi.new("struct pymq_chain_fault[]", fault_max)
-    native_moves = ffi.new("struct pymq_chain_move[]", list(moves))
-    found = lib.pymq_scan_index_chains(
-        ints(key_hash),
-        ints(previous),
-        count,
-        ints(slots),
-        slot_count,
-        native_moves,
-        len(moves),
-        newest,
-        faults,
-        fault_max,
-    )
-    kept = faults[0 : min(found, fault_max)]
-    return int(found), [(fault.item, fault.slot, fault.expected, fault.actual) for fault in kept]

@@ -1,12 +1,12 @@
 """The commit log as rows: every record, and every stretch that is none, in batches of Arrow columns.
 
-A batch comes from one stretch of records that the native walk found; damage gets a batch of its own. Nothing raises for
-what is in a file.
+A batch comes from one stretch of records (`walk`): numbers are the walk's own buffers, texts are gathered by C into
+Arrow's, and no record becomes a Python object. Only what is damaged costs Python: a stretch that is no record gets a
+batch of its own, and text that is no UTF-8 is made presentable row by row. Nothing raises for what is in a file.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,9 +18,43 @@ from pymq import _scan
 from spark_jobs.rocketmq_store.schema import arrow_schema
 from spark_jobs.rocketmq_store.walk import Damage, End, LogRange, Stretch, split_points, walk_range
 
-__all__ = ["LogRange", "RowFilter", "read_records", "split_points"]
+__all__ = ["DELAY_LEVELS", "LogRange", "RowFilter", "file_of", "read_records", "split_points"]
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+ROWS_MAX: Final = 8192
+STATUS_NAMES: Final = pa.array([status.name.lower() for status in _scan.RowStatus])
+
+# Columns of the table that are numbers of the walk.
+NUMBERS: Final = {
+    "size": "total_size",
+    "magic": "magic",
+    "queue_id": "queue_id",
+    "queue_offset": "queue_offset",
+    "own_offset": "physical_offset",
+    "tags_code": "tags_code",
+    "flag": "flag",
+    "sys_flag": "sys_flag",
+    "born_timestamp": "born_timestamp_ms",
+    "store_timestamp": "store_timestamp_ms",
+    "reconsume_times": "reconsume_times",
+    "prepared_transaction_offset": "prepared_transaction_offset",
+    "body_size": "body_size",
+    "body_crc": "body_crc",
+}
+TEXTS: Final = {"topic": "topic", "uniq_key": "unique_key", "keys": "keys", "tags": "tags"}
+ARROW_TYPES: Final = {"q": pa.int64(), "i": pa.int32(), "I": pa.uint32(), "B": pa.uint8()}
+
+PLACES: Final = ("record_position", "body_position", "body_size", "properties_position", "properties_size")
+COLUMNS: Final = tuple(
+    dict.fromkeys(
+        (
+            "status",
+            *NUMBERS.values(),
+            *PLACES,
+            *(f"{name}_{part}" for name in TEXTS.values() for part in ("position", "size")),
+        )
+    )
+)
 
 
 class RowFilter(NamedTuple):
@@ -39,24 +73,6 @@ def file_of(path: str | Path, depth: int = 2) -> str:
     return "/".join(Path(path).parts[-depth:])
 
 
-NUMBERS: Final = {
-    "size": "total_size",
-    "magic": "magic",
-    "queue_id": "queue_id",
-    "queue_offset": "queue_offset",
-    "own_offset": "physical_offset",
-    "tags_code": "tags_code",
-    "flag": "flag",
-    "sys_flag": "sys_flag",
-    "born_timestamp": "born_timestamp_ms",
-    "store_timestamp": "store_timestamp_ms",
-    "reconsume_times": "reconsume_times",
-    "prepared_transaction_offset": "prepared_transaction_offset",
-    "body_size": "body_size",
-    "body_crc": "body_crc",
-}
-
-
 def read_records(
     one: LogRange,
     *,
@@ -72,30 +88,107 @@ def read_records(
     end = one.end if wanted.end is None else min(one.end, wanted.end)
     if begin >= end:
         return
-    for found in walk_range(one._replace(begin=begin, end=end), tuple(_scan.LOG_COLUMNS), delay_levels=delay_levels):
+    levels = _scan.delay_levels_of(delay_levels)
+    clipped = one._replace(begin=begin, end=end)
+    for found in walk_range(clipped, lambda: _scan.LogRows(COLUMNS, ROWS_MAX), levels=levels):
         if isinstance(found, End):
             return
-        rows = damage_row(one, found) if isinstance(found, Damage) else stretch_rows(one, found, body, properties)
-        batch = pa.RecordBatch.from_pydict(
-            {name: rows.get(name, [None] * len(rows["size"])) for name in schema.names}, schema
-        )
-        if isinstance(found, Stretch):
-            batch = filtered(batch, wanted)
-        if batch.num_rows:
+        batch = damage_batch(one, found, schema) if isinstance(found, Damage) else batch_of(one, found, wanted, schema)
+        if batch is not None:
             yield batch
 
 
-def filtered(batch: pa.RecordBatch, wanted: RowFilter) -> pa.RecordBatch:
-    """The rows that may be wanted."""
-    for name, values in (("topic", wanted.topics), ("queue_id", wanted.queue_ids)):
-        if values is not None:
-            column = batch.column(name)
-            batch = batch.filter(pc.is_in(column, pa.array(sorted(values), column.type)))
-    if wanted.store_timestamp_min is not None:
-        batch = batch.filter(pc.greater_equal(batch.column("store_timestamp"), wanted.store_timestamp_min))
-    if wanted.store_timestamp_max is not None:
-        batch = batch.filter(pc.less_equal(batch.column("store_timestamp"), wanted.store_timestamp_max))
-    return batch
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def column_of(rows: _scan.LogRows, name: str, first: int) -> pa.Array:
+    """A column of the walk from row *first* on, without a copy."""
+    kind = ARROW_TYPES[_scan.ROW_COLUMNS[name]]
+    return pa.Array.from_buffers(kind, rows.count - first, [None, pa.py_buffer(rows.buffers[name])], offset=first)
+
+
+def batch_of(one: LogRange, found: Stretch, wanted: RowFilter, schema: pa.Schema) -> pa.RecordBatch | None:
+    """A stretch of records as a batch, or None when none of them is wanted."""
+    rows, source, first, count = found.rows, found.source, found.first, found.rows.count
+
+    def texts(name: str) -> pa.Array:
+        return text_array(
+            _scan.gather(source, rows.buffers[f"{name}_position"], rows.buffers[f"{name}_size"], count, first)
+        )
+
+    topics = texts("topic")
+    mask = mask_of(topics, found, wanted)
+    if mask is not None and not pc.any(mask).as_py():
+        return None
+    length = count - first
+    made: dict[str, pa.Array] = {
+        "store": pa.repeat(pa.scalar(one.store, pa.string()), length),
+        "file": pa.repeat(pa.scalar(file_of(one.path), pa.string()), length),
+        "physical_offset": pc.add(column_of(rows, "record_position", first), found.offset),
+        "status": STATUS_NAMES.take(column_of(rows, "status", first)),
+        "topic": topics,
+    }
+    for name, column in NUMBERS.items():
+        made[name] = column_of(rows, column, first).cast(schema.field(name).type)
+    for name, column in TEXTS.items():
+        if name not in made:
+            made[name] = texts(column)
+    for name, store in (("born_host", False), ("store_host", True)):
+        pieces = _scan.host_texts(
+            source, rows.buffers["record_position"], rows.buffers["sys_flag"], count, store=store, first=first
+        )
+        made[name] = text_array(pieces)
+    made["properties"] = properties_array(found, schema.field("properties").type)
+    places = rows.buffers["body_position"], rows.buffers["body_size"], count, first
+    if "body" in schema.names:
+        made["body"] = binary_array(_scan.gather(source, *places))
+    if "body_digest" in schema.names:
+        digests = pa.py_buffer(_scan.digest_pieces(source, *places))
+        made["body_digest"] = pa.Array.from_buffers(pa.int64(), length, [None, digests])
+    batch = pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+    return batch if mask is None else batch.filter(mask)
+
+
+def mask_of(topics: pa.Array, found: Stretch, wanted: RowFilter) -> pa.Array | None:
+    """Which rows of a stretch may be wanted; None when all are."""
+    masks = []
+    if wanted.topics is not None:
+        masks.append(pc.is_in(topics, pa.array(sorted(wanted.topics), pa.string())))
+    if wanted.queue_ids is not None:
+        queue_ids = column_of(found.rows, "queue_id", found.first)
+        masks.append(pc.is_in(queue_ids, pa.array(sorted(wanted.queue_ids), pa.int32())))
+    if wanted.store_timestamp_min is not None or wanted.store_timestamp_max is not None:
+        times = column_of(found.rows, "store_timestamp_ms", found.first)
+        if wanted.store_timestamp_min is not None:
+            masks.append(pc.greater_equal(times, pa.scalar(wanted.store_timestamp_min, pa.int64())))
+        if wanted.store_timestamp_max is not None:
+            masks.append(pc.less_equal(times, pa.scalar(wanted.store_timestamp_max, pa.int64())))
+    if not masks:
+        return None
+    mask = masks[0]
+    for other in masks[1:]:
+        mask = pc.and_(mask, other)
+    return None if pc.all(mask).as_py() else mask
+
+
+def buffers_of(pieces: _scan.Pieces) -> tuple[int, list[pa.Buffer | None]]:
+    """Rows, and the three buffers of a string or binary array."""
+    validity = None if pieces.validity is None else pa.py_buffer(pieces.validity)
+    return len(pieces.offsets) // 4 - 1, [validity, pa.py_buffer(pieces.offsets), pa.py_buffer(pieces.data)]
+
+
+def binary_array(pieces: _scan.Pieces) -> pa.Array:
+    """Bytes as they are."""
+    rows, buffers = buffers_of(pieces)
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=pieces.absent)
+
+
+def text_array(pieces: _scan.Pieces) -> pa.Array:
+    """Text; what is no UTF-8 is shown with U+FFFD."""
+    rows, buffers = buffers_of(pieces)
+    if _scan.not_utf8(pieces):
+        return pa.array([text_of(value) for value in binary_array(pieces).to_pylist()], pa.string())
+    return pa.Array.from_buffers(pa.string(), rows, buffers, null_count=pieces.absent)
 
 
 def text_of(value: bytes | None) -> str | None:
@@ -103,88 +196,46 @@ def text_of(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def host_text(address: bytes, port: int) -> str:
-    """An address and a port as people write them."""
-    host = str(ipaddress.ip_address(address))
-    return f"[{host}]:{port}" if len(address) == 16 else f"{host}:{port}"
+def properties_array(found: Stretch, kind: pa.DataType) -> pa.Array:
+    """The properties as they stand, or as maps."""
+    rows = found.rows
+    places = rows.buffers["properties_position"], rows.buffers["properties_size"], rows.count, found.first
+    if pa.types.is_binary(kind):
+        return binary_array(_scan.gather(found.source, *places))
+    pairs = _scan.property_pairs(found.source, *places)
+    offsets = pa.Array.from_buffers(pa.int32(), rows.count - found.first + 1, [None, pa.py_buffer(pairs.row_offsets)])
+    return pa.MapArray.from_arrays(offsets, text_array(pairs.names), text_array(pairs.values)).cast(kind)
 
 
-def status_of(columns: Any, row: int, offset: int) -> str:
-    """The status of a whole record."""
-    if columns["physical_offset"][row] != offset:
-        return "bad_offset"
-    if not columns["body_crc_matches"][row] or (columns["body_size"][row] == 0 and columns["body_crc"][row] != 0):
-        return "bad_crc"
-    return "bad_record_crc" if columns["record_crc_state"][row] == _scan.RecordCrc.DIFFERS else "ok"
+# ---- damage ----------------------------------------------------------------------------------------------------------
 
 
-def stretch_rows(one: LogRange, found: Stretch, body: str, properties: str) -> dict[str, list[Any]]:
-    """Columns of a stretch of records."""
-    columns, count = found.columns, found.count
-
-    def pieces(name: str) -> list[bytes]:
-        places = zip(columns[f"{name}_position"], columns[f"{name}_size"], strict=True)
-        return [bytes(found.source[at : at + size]) for at, size in places]
-
-    rows: dict[str, list[Any]] = {name: columns[source].tolist() for name, source in NUMBERS.items()}
-    rows["store"], rows["file"] = [one.store] * count, [file_of(one.path)] * count
-    rows["physical_offset"] = [found.offset + at for at in columns["record_position"]]
-    rows["status"] = [status_of(columns, row, offset) for row, offset in enumerate(rows["physical_offset"])]
-    rows["topic"] = [text_of(topic) for topic in pieces("topic")]
-    raw = pieces("properties")
-    for name, key in (("uniq_key", b"UNIQ_KEY"), ("keys", b"KEYS"), ("tags", b"TAGS")):
-        rows[name] = [text_of(_scan.find_property(source, key)) for source in raw]
-    rows["properties"] = (
-        [list(_scan.decode_properties(source).items()) for source in raw] if properties == "map" else raw
-    )
-    bodies = pieces("body") if body != "none" else []
-    rows["body"] = bodies
-    rows["body_digest"] = []
-    if body == "digest":
-        import xxhash
-
-        digests = [xxhash.xxh3_64_intdigest(source) for source in bodies]
-        rows["body_digest"] = [value - (1 << 64) if value >> 63 else value for value in digests]
-    hosts = [
-        record_hosts(found.source[at:], flag)
-        for at, flag in zip(columns["record_position"], columns["sys_flag"], strict=True)
-    ]
-    rows["born_host"], rows["store_host"] = [born for born, _ in hosts], [store for _, store in hosts]
-    return rows
-
-
-def record_hosts(record: memoryview, sys_flag: int) -> tuple[str, str]:
-    """The two hosts of a record."""
-    born_size = 16 if sys_flag & 0x10 else 4
-    store_size = 16 if sys_flag & 0x20 else 4
-    store_at = 48 + born_size + 4 + 8
-    born = host_text(bytes(record[48 : 48 + born_size]), int.from_bytes(record[48 + born_size : 52 + born_size], "big"))
-    port = int.from_bytes(record[store_at + store_size : store_at + store_size + 4], "big")
-    return born, host_text(bytes(record[store_at : store_at + store_size]), port)
-
-
-def damage_row(one: LogRange, found: Damage) -> dict[str, list[Any]]:
-    """Columns of one damage: where it is, and what can still be read."""
-    rows: dict[str, list[Any]] = {
-        "store": [one.store],
-        "file": [file_of(one.path)],
-        "physical_offset": [found.offset],
-        "size": [found.size],
-        "status": [found.status],
+def damage_batch(one: LogRange, found: Damage, schema: pa.Schema) -> pa.RecordBatch:
+    """One damage as a batch: where it is, and what can still be read of it."""
+    row: dict[str, Any] = {
+        "store": one.store,
+        "file": file_of(one.path),
+        "physical_offset": found.offset,
+        "size": found.size,
+        "status": found.status,
     }
     record = found.record
     if record is not None:
-        rows |= {
-            "magic": [record.magic],
-            "topic": [text_of(record.topic)],
-            "queue_id": [record.queue_id],
-            "queue_offset": [record.queue_offset],
-            "own_offset": [record.physical_offset],
-            "sys_flag": [record.sys_flag],
-            "born_timestamp": [record.born_timestamp_ms],
-            "store_timestamp": [record.store_timestamp_ms],
-            "body_size": [len(record.body)],
-            "body_crc": [record.body_crc],
-            "uniq_key": [text_of(_scan.find_property(record.properties, b"UNIQ_KEY"))],
+        row |= {
+            "magic": record.magic,
+            "topic": text_of(record.topic),
+            "queue_id": record.queue_id,
+            "queue_offset": record.queue_offset,
+            "own_offset": record.physical_offset,
+            "flag": record.flag,
+            "sys_flag": record.sys_flag,
+            "born_timestamp": record.born_timestamp_ms,
+            "store_timestamp": record.store_timestamp_ms,
+            "reconsume_times": record.reconsume_times,
+            "prepared_transaction_offset": record.prepared_transaction_offset,
+            "body_size": len(record.body),
+            "body_crc": record.body_crc,
         }
-    return rows
+        for name, key in (("uniq_key", b"UNIQ_KEY"), ("keys", b"KEYS"), ("tags", b"TAGS")):
+            row[name] = text_of(_scan.find_property(record.properties, key))
+    return pa.RecordBatch.from_pylist([row], schema=schema)

@@ -11,91 +11,91 @@ several rows, one for each range, file or batch that had a part in it: whoever c
     records     topic, queue, 4,096 queue offsets: records that dispatch gives a unit
     units       topic, queue, 4,096 queue offsets, status (ok, filler, hole): units
     unit_fault  unit that is a hole or a descent
-    queue       queue file
+    queue       queue file (ok, short, odd_size, missing)
     keys        16 MiB of log: keys that dispatch gives an item
-    items       16 MiB of log: index items
-    index       index file
+    items       16 MiB of log: index items; physical_offset_end is one behind the last record's begin
+    index       index file (ok, bad_header, bad_chain)
     item_fault  index item, or slot, that breaks its chain
     traffic     topic, minute: records
+
+Records that say another offset than theirs are damage and are counted nowhere else; records with a wrong checksum are
+damage and are counted, as dispatch files them too. The sums are made in C; Python sees a row for each group, and single
+records only when something is to be said about them: damage, or a compressed body that has to be tried.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pymq import _scan
-from spark_jobs.rocketmq_store.index import read_items
-from spark_jobs.rocketmq_store.queues import QueueRange, read_units
-from spark_jobs.rocketmq_store.records import DELAY_LEVELS, file_of, status_of, text_of
+from spark_jobs.rocketmq_store.bodies import compression_trouble
+from spark_jobs.rocketmq_store.index import IndexFile
+from spark_jobs.rocketmq_store.queues import UNIT_SIZE, QueueRange, queue_bytes
+from spark_jobs.rocketmq_store.records import DELAY_LEVELS, column_of, file_of, text_of
 from spark_jobs.rocketmq_store.schema import arrow_schema
-from spark_jobs.rocketmq_store.walk import Damage, End, LogRange, Stretch, walk_range
+from spark_jobs.rocketmq_store.walk import Damage, LogRange, Stretch, walk_range
 
-QUEUE_BUCKET_BITS: Final = 12
-LOG_BUCKET_BITS: Final = 24
-MINUTE_MS: Final = 60_000
+CHUNK_SIZE: Final = 1 << 20  # a piece of log that stays in the cache from walk to sum
 ROWS_MAX: Final = 8192
-
-TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK = 12, 4, 12
+QUEUE_BUCKET_BITS: Final = 12
 COMPRESSED: Final = 1
-MASK_64: Final = (1 << 64) - 1
-MIX_START, MIX_STEP, MIX_LAST = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+SCHEMA: Final = arrow_schema("scan")
+COLUMNS: Final = (
+    *_scan.FOLD_COLUMNS,
+    "record_position",
+    "body_position",
+    "body_size",
+    "body_crc",
+    "properties_position",
+    "properties_size",
+    "text_state",
+)
+
+PLACES: Final = ("physical_offset_min", "physical_offset_end")
+QUEUE_OFFSETS: Final = ("queue_offset_min", "queue_offset_max")
+TIMES: Final = ("store_timestamp_min", "store_timestamp_max")
+# What a group of each kind has besides bucket and count.
+GROUP_COLUMNS: Final = {
+    "records": ("topic", "queue_id", "digest", *QUEUE_OFFSETS, *PLACES, *TIMES, "bytes"),
+    "traffic": ("topic", *TIMES, "bytes"),
+    "keys": ("digest", *PLACES),
+    "units": ("digest", *QUEUE_OFFSETS, *PLACES, "bytes"),
+    "fillers": ("digest", *QUEUE_OFFSETS),
+    "holes": ("digest", *QUEUE_OFFSETS),
+    "items": ("digest", *PLACES),
+}
+UNIT_KINDS: Final = {"units": "ok", "fillers": "filler", "holes": "hole"}
 
 
-def mix(*words: int) -> int:
-    """The digest of one member: see csrc/include/pymq/scan_digest.h."""
-    state = MIX_START
-    for word in words:
-        state = (state ^ (word & MASK_64)) * MIX_STEP & MASK_64
-        state ^= state >> 32
-    state = state * MIX_LAST & MASK_64
-    return state ^ (state >> 29)
+def batch_of(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Some rows as a batch; none without any."""
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-def signed(value: int) -> int:
-    """Sixty-four bits as a signed long."""
-    value &= MASK_64
-    return value - (1 << 64) if value >> 63 else value
-
-
-class Totals:
-    """Groups of one kind on their way to rows."""
-
-    def __init__(self) -> None:
-        self.groups: dict[tuple[Any, ...], dict[str, Any]] = {}
-
-    def add(self, key: tuple[Any, ...], fixed: dict[str, Any], *, digest: int, **bounds: int) -> None:
-        """Count one member."""
-        row = self.groups.get(key)
-        if row is None:
-            row = self.groups[key] = {**fixed, "count": 0, "digest": 0, "bytes": 0}
-        row["count"] += 1
-        row["digest"] = (row["digest"] + digest) & MASK_64
-        row["bytes"] += bounds.pop("bytes", 0)
-        for name, value in bounds.items():
-            low = name.endswith("_min")
-            row[name] = value if name not in row else min(row[name], value) if low else max(row[name], value)
-
-    def rows(self, store: str) -> Iterator[dict[str, Any]]:
-        """One row a group."""
-        for row in self.groups.values():
-            yield {**row, "store": store, "digest": signed(row["digest"])}
-
-
-def batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-    """Rows of the scan as batches."""
-    schema, held = arrow_schema("scan"), []
-    for row in rows:
-        held.append(row)
-        if len(held) == ROWS_MAX:
-            yield pa.RecordBatch.from_pylist(held, schema=schema)
-            held = []
-    if held:
-        yield pa.RecordBatch.from_pylist(held, schema=schema)
+def groups_batch(groups: _scan.Groups, kind: str, fixed: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The groups of one kind as a batch; columns that the kind does not have are null, or as *fixed* says."""
+    count, columns = groups.columns(kind)
+    if not count:
+        return
+    made = {}
+    for name in ("bucket", "count", *GROUP_COLUMNS[kind]):
+        width = pa.int64() if name in _scan.GROUP_LONGS else pa.int32()
+        made[name] = pa.Array.from_buffers(width, count, [None, pa.py_buffer(columns[name])])
+    if "topic" in made:
+        names = pa.array([text_of(name) for name in groups.topic_names()], pa.string())
+        made["topic"] = names.take(made["topic"])
+    for field in SCHEMA:
+        if field.name not in made:
+            made[field.name] = pa.repeat(pa.scalar(fixed.get(field.name), field.type), count)
+    yield pa.RecordBatch.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------
@@ -103,206 +103,134 @@ def batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
 
 def scan_log(one: LogRange, delay_levels: str = DELAY_LEVELS) -> Iterator[pa.RecordBatch]:
     """Kinds range, damage, records, keys and traffic of one range of the log."""
-    yield from batches(log_rows(one, delay_levels))
-
-
-def log_rows(one: LogRange, delay_levels: str) -> Iterator[dict[str, Any]]:
-    """The same as rows."""
-    totals = Totals()
+    groups = _scan.Groups()
+    rows = _scan.LogRows(COLUMNS, ROWS_MAX)
+    levels = _scan.delay_levels_of(delay_levels)
     whole: dict[str, Any] = {"count": 0, "bytes": 0}
-    file = file_of(one.path)
-    for found in walk_range(one, tuple(_scan.LOG_COLUMNS), delay_levels=delay_levels):
+    for found in walk_range(one, lambda: rows, levels=levels, chunk_size=CHUNK_SIZE):
         if isinstance(found, Stretch):
-            yield from stretch_rows(one, found, totals, whole)
+            add_stretch(whole, found)
+            if rows.notable_count:
+                yield from batch_of(list(notable_rows(one, found)))
+            row = found.first
+            while (row := groups.fold(found.source, rows, row)) < rows.count:
+                yield from drained_log(one, groups)
         elif isinstance(found, Damage):
-            yield damage_row(one, found)
-        elif isinstance(found, End):
-            yield {
-                "store": one.store,
-                "kind": "range",
-                "file": file,
-                "physical_offset_min": one.begin,
-                "physical_offset_end": found.offset,
-                "status": found.status,
-                "detail": found.detail or None,
-                **whole,
-            }
-    yield from totals.rows(one.store)
-
-
-def stretch_rows(one: LogRange, found: Stretch, totals: Totals, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Count a stretch of records; the rows are what is wrong with single ones."""
-    columns = found.columns
-    for row in range(found.count):
-        offset = found.offset + columns["record_position"][row]
-        size, stored, sys_flag = (
-            columns["total_size"][row],
-            columns["store_timestamp_ms"][row],
-            columns["sys_flag"][row],
-        )
-        queue_id, queue_offset = columns["queue_id"][row], columns["queue_offset"][row]
-        topic = bytes(piece(found, "topic", row))
-        properties = bytes(piece(found, "properties", row))
-        name = text_of(topic)
-        status = status_of(columns, row, offset)
-        whole["count"] += 1
-        whole["bytes"] += size
-        whole["store_timestamp_min"] = min(whole.get("store_timestamp_min", stored), stored)
-        whole["store_timestamp_max"] = max(whole.get("store_timestamp_max", stored), stored)
-        for trouble, detail in troubles(found, row, status, topic, properties):
-            yield {
-                "store": one.store,
-                "kind": "damage",
-                "file": file_of(one.path),
-                "topic": name,
-                "queue_id": queue_id,
-                "count": 1,
-                "queue_offset_min": queue_offset,
-                "physical_offset_min": offset,
-                "physical_offset_end": offset + size,
-                "store_timestamp_min": stored,
-                "store_timestamp_max": stored,
-                "bytes": size,
-                "status": trouble,
-                "detail": detail,
-            }
-        if status == "bad_offset":
-            continue
-        times = {"store_timestamp_min": stored, "store_timestamp_max": stored}
-        places = {"physical_offset_min": offset, "physical_offset_end": offset + size}
-        minute = stored // MINUTE_MS
-        totals.add(
-            ("traffic", topic, minute),
-            {"kind": "traffic", "topic": name, "bucket": minute},
-            digest=0,
-            bytes=size,
-            **times,
-        )
-        transaction = sys_flag & TRANSACTION_MASK
-        if transaction not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-            bucket = queue_offset >> QUEUE_BUCKET_BITS
-            totals.add(
-                ("records", topic, queue_id, bucket),
-                {"kind": "records", "topic": name, "queue_id": queue_id, "bucket": bucket},
-                digest=mix(queue_offset, offset, size, columns["tags_code"][row]),
-                queue_offset_min=queue_offset,
-                queue_offset_max=queue_offset,
-                bytes=size,
-                **places,
-                **times,
+            yield from batch_of([damage_row(one, found)])
+        else:
+            yield from drained_log(one, groups)
+            yield from batch_of(
+                [
+                    {
+                        "store": one.store,
+                        "kind": "range",
+                        "file": file_of(one.path),
+                        "physical_offset_min": one.begin,
+                        "physical_offset_end": found.offset,
+                        "status": found.status,
+                        "detail": found.detail or None,
+                        **whole,
+                    }
+                ]
             )
-        if transaction != TRANSACTION_ROLLBACK:
-            bucket = offset >> LOG_BUCKET_BITS
-            for key_hash in key_hashes(topic, properties):
-                totals.add(("keys", bucket), {"kind": "keys", "bucket": bucket}, digest=mix(key_hash, offset), **places)
+
+
+def add_stretch(whole: dict[str, Any], found: Stretch) -> None:
+    """Count a stretch into the row of its range."""
+    rows, first = found.rows, found.first
+    times = pc.min_max(column_of(rows, "store_timestamp_ms", first)).as_py()
+    whole["count"] += rows.count - first
+    whole["bytes"] += rows.position - rows.view("record_position")[first]
+    whole["store_timestamp_min"] = min(whole.get("store_timestamp_min", times["min"]), times["min"])
+    whole["store_timestamp_max"] = max(whole.get("store_timestamp_max", times["max"]), times["max"])
+
+
+def drained_log(one: LogRange, groups: _scan.Groups) -> Iterator[pa.RecordBatch]:
+    """What was summed up so far, and start again."""
+    for kind in ("records", "keys", "traffic"):
+        yield from groups_batch(groups, kind, {"store": one.store, "kind": kind, "status": "ok"})
+    groups.clear()
+
+
+def notable_rows(one: LogRange, found: Stretch) -> Iterator[dict[str, Any]]:
+    """A damage row for everything that is wrong with single records of a stretch."""
+    rows = found.rows
+    statuses, texts, flags = rows.view("status"), rows.view("text_state"), rows.view("sys_flag")
+    for row in range(found.first, rows.count):
+        if statuses[row] or texts[row] or flags[row] & COMPRESSED:
+            for status, detail in troubles(found, row):
+                yield record_row(one, found, row, status, detail)
 
 
 def piece(found: Stretch, name: str, row: int) -> memoryview:
     """Body, topic or properties of a record."""
-    at = found.columns[f"{name}_position"][row]
-    return found.source[at : at + found.columns[f"{name}_size"][row]]
+    at = found.rows.view(f"{name}_position")[row]
+    return found.source[at : at + found.rows.view(f"{name}_size")[row]]
 
 
-def key_hashes(topic: bytes, properties: bytes) -> Iterator[int]:
-    """The hashes dispatch puts into the index for a record."""
-    unique = _scan.find_property(properties, b"UNIQ_KEY")
-    if unique is not None:
-        yield _scan.index_key_hash(topic, unique)
-    for word in (_scan.find_property(properties, b"KEYS") or b"").split(b" "):
-        if word:
-            yield _scan.index_key_hash(topic, word)
-    tags = _scan.find_property(properties, b"TAGS")
-    if tags:
-        yield _scan.index_key_hash(topic, b"T#" + tags)
+def record_row(one: LogRange, found: Stretch, row: int, status: str, detail: str) -> dict[str, Any]:
+    """A record that is whole and has something wrong with it."""
+    rows = found.rows
+    offset, size = found.offset + rows.view("record_position")[row], rows.view("total_size")[row]
+    stored = rows.view("store_timestamp_ms")[row]
+    return {
+        "store": one.store,
+        "kind": "damage",
+        "file": file_of(one.path),
+        "topic": text_of(bytes(piece(found, "topic", row))),
+        "queue_id": rows.view("queue_id")[row],
+        "count": 1,
+        "queue_offset_min": rows.view("queue_offset")[row],
+        "physical_offset_min": offset,
+        "physical_offset_end": offset + size,
+        "store_timestamp_min": stored,
+        "store_timestamp_max": stored,
+        "bytes": size,
+        "status": status,
+        "detail": detail,
+    }
 
 
-def troubles(found: Stretch, row: int, status: str, topic: bytes, properties: bytes) -> Iterator[tuple[str, str]]:
+def troubles(found: Stretch, row: int) -> Iterator[tuple[str, str]]:
     """What is wrong with a record that is whole: its status, then its text, then its compressed body."""
-    columns = found.columns
-    if status == "bad_offset":
-        own = columns["physical_offset"][row]
-        yield status, f"says it stands at {own}, stands at {found.offset + columns['record_position'][row]}"
-    elif status == "bad_crc":
-        body = piece(found, "body", row)
-        yield status, f"body CRC {columns['body_crc'][row]}, computed {_scan.crc32(bytes(body)) & 0x7FFFFFFF}"
-    elif status == "bad_record_crc":
-        yield status, "the record has another CRC than its last property says"
-    for name, text in (("topic", topic), ("properties", properties)):
-        try:
-            text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            yield "bad_text", f"{name}: {error.reason} at byte {error.start}"
-            break
-    wrong = bad_piece(properties)
-    if wrong is not None:
+    rows = found.rows
+    status, text = _scan.RowStatus(rows.view("status")[row]), rows.view("text_state")[row]
+    if status is _scan.RowStatus.BAD_OFFSET:
+        own, stands = rows.view("physical_offset")[row], found.offset + rows.view("record_position")[row]
+        yield "bad_offset", f"says it stands at {own}, stands at {stands}"
+    elif status is _scan.RowStatus.BAD_CRC:
+        computed = _scan.crc32(piece(found, "body", row)) & 0x7FFFFFFF
+        yield "bad_crc", f"body CRC {rows.view('body_crc')[row]}, expected {computed}"
+    elif status is _scan.RowStatus.BAD_RECORD_CRC:
+        yield "bad_record_crc", "the record has another CRC than its last property says"
+    if text & _scan.TEXT_BAD_UTF8:
+        yield "bad_text", text_trouble(found, row)
+    if text & _scan.TEXT_BAD_PROPERTIES:
+        wrong = bad_pair(bytes(piece(found, "properties", row)))
         yield "bad_properties", f"{wrong[:80]!r} is no name and value"
-    if columns["sys_flag"][row] & COMPRESSED and columns["body_size"][row] and status == "ok":
-        trouble = compression_trouble(piece(found, "body", row), columns["sys_flag"][row])
-        if trouble:
+    flags = rows.view("sys_flag")[row]
+    if flags & COMPRESSED and rows.view("body_size")[row] and status is _scan.RowStatus.OK:
+        trouble = compression_trouble(piece(found, "body", row), flags)
+        if trouble is not None:
             yield "bad_compression", trouble
 
 
-def bad_piece(properties: bytes) -> bytes | None:
-    """The first piece of *properties* that is not a name, one separator and a value; values may be empty."""
-    for part in properties.removesuffix(b"\x02").split(b"\x02") if properties else ():
+def text_trouble(found: Stretch, row: int) -> str:
+    """Which text of a record is no UTF-8, and where."""
+    for name in ("topic", "properties"):
+        try:
+            bytes(piece(found, name, row)).decode("utf-8")
+        except UnicodeDecodeError as error:
+            return f"{name}: {error.reason} at byte {error.start}"
+    return "no UTF-8"
+
+
+def bad_pair(properties: bytes) -> bytes:
+    """The first piece of *properties* that is not a name, one separator and a value, which may be empty."""
+    for part in properties.removesuffix(b"\x02").split(b"\x02"):
         if part.find(b"\x01") <= 0 or part.count(b"\x01") != 1:
             return part
-    return None
-
-
-def compression_trouble(body: memoryview, sys_flag: int) -> str | None:
-    """Why *body* cannot be decompressed as its flag says, or None when it can."""
-    kind = sys_flag >> 8 & 7
-    if kind in (0, 3):
-        return zlib_trouble(body)
-    if kind == 1:
-        return lz4_trouble(body)
-    if kind == 2:
-        return zstd_trouble(body)
-    return f"compression type {kind} is none of 1 (LZ4), 2 (zstd), 3 (zlib)"
-
-
-def zlib_trouble(body: memoryview) -> str | None:
-    """The same for zlib; output is thrown away piece by piece."""
-    stream = zlib.decompressobj()
-    pending: bytes | memoryview = body
-    try:
-        while pending and not stream.eof:
-            stream.decompress(pending, 1 << 20)
-            pending = stream.unconsumed_tail
-    except zlib.error as error:
-        return f"zlib: {error}"
-    return None if stream.eof else "zlib: the stream ends early"
-
-
-def lz4_trouble(body: memoryview) -> str | None:
-    """The same for an LZ4 frame."""
-    try:
-        import lz4.frame
-    except ImportError:
-        return "not checked: the package lz4 is not installed"
-    stream = lz4.frame.LZ4FrameDecompressor()
-    try:
-        stream.decompress(bytes(body), max_length=1 << 20)
-        while not stream.eof and not stream.needs_input:
-            stream.decompress(b"", max_length=1 << 20)
-    except RuntimeError as error:
-        return f"lz4: {error}"
-    return None if stream.eof else "lz4: the frame ends early"
-
-
-def zstd_trouble(body: memoryview) -> str | None:
-    """The same for zstd."""
-    try:
-        import zstandard
-    except ImportError:
-        return "not checked: the package zstandard is not installed"
-    try:
-        stream = zstandard.ZstdDecompressor().decompressobj()
-        stream.decompress(bytes(body))
-    except zstandard.ZstdError as error:
-        return f"zstd: {error}"
-    return None if stream.eof else "zstd: the frame ends early"
+    return b""
 
 
 def damage_row(one: LogRange, found: Damage) -> dict[str, Any]:
@@ -323,6 +251,8 @@ def damage_row(one: LogRange, found: Damage) -> dict[str, Any]:
             "topic": text_of(found.record.topic),
             "queue_id": found.record.queue_id,
             "queue_offset_min": found.record.queue_offset,
+            "store_timestamp_min": found.record.store_timestamp_ms,
+            "store_timestamp_max": found.record.store_timestamp_ms,
         }
     return row
 
@@ -332,76 +262,97 @@ def damage_row(one: LogRange, found: Damage) -> dict[str, Any]:
 
 def scan_queue_files(files: Iterable[QueueRange]) -> Iterator[pa.RecordBatch]:
     """Kinds queue, units and unit_fault of some queue files; files of one queue in their order."""
-    yield from batches(row for one in files for row in queue_rows(one))
+    groups = _scan.Groups(1 << 10)
+    before: QueueRange | None = None
+    held: list[dict[str, Any]] = []
+    for one in files:
+        if before is None or before[:3] != one[:3] or before.base + before.size != one.base:
+            start_queue(groups, one)
+        before = one
+        yield from scan_queue_file(groups, one, held)
+        if len(held) >= ROWS_MAX:
+            yield from batch_of(held)
+            held = []
+    yield from batch_of(held)
 
 
-def queue_rows(one: QueueRange) -> Iterator[dict[str, Any]]:
-    """The same as rows, of one file."""
-    totals = Totals()
+def start_queue(groups: _scan.Groups, one: QueueRange) -> None:
+    """Begin with a file's queue: its order goes on from the last units of the file before, where there is one."""
+    groups.start_queue()
+    earlier = Path(one.path).with_name(f"{one.base - (one.made_size or one.size):020d}")
+    if one.base <= 0 or not earlier.exists():
+        return
+    source = queue_bytes(earlier, earlier.stat().st_size, is_last=False)
+    if source is not None and len(source):
+        last = source[-2 * UNIT_SIZE :]
+        groups.fold_units(last, one.base // UNIT_SIZE - len(last) // UNIT_SIZE)
+        groups.clear()
+
+
+def scan_queue_file(groups: _scan.Groups, one: QueueRange, held: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Batches of the units of one file; its other rows go to *held*."""
     file = file_of(one.path, 4)
-    common = {"store": one.store, "topic": one.topic, "queue_id": one.queue_id}
-    count, first, last = 0, None, None
-    units: list[dict[str, Any]] = []
-    for batch in read_units(one.store, one.topic, one.queue_id, one.path, one.base, one.size, one.is_last):
-        for unit in batch.to_pylist():
-            bucket, offset = unit["queue_offset"] >> QUEUE_BUCKET_BITS, unit["queue_offset"]
-            totals.add(
-                (bucket, unit["status"]),
-                {"kind": "units", "bucket": bucket, "status": unit["status"], **common},
-                digest=mix(offset, unit["physical_offset"], unit["size"], unit["tags_code"]),
-                queue_offset_min=offset,
-                queue_offset_max=offset,
-                physical_offset_min=unit["physical_offset"],
-                physical_offset_end=unit["physical_offset"] + unit["size"],
-                bytes=max(unit["size"], 0) if unit["status"] == "ok" else 0,
-            )
-            if unit["status"] == "ok":
-                units.append(unit)
-                count += 1
-                first, last = offset if first is None else first, offset
-            elif unit["status"] == "hole":
-                yield unit_fault(common, file, unit, "hole", "no unit, and units behind it")
-    for unit, detail in descents(units):
-        yield unit_fault(common, file, unit, "descent", detail)
-    status = (
-        "odd_size" if one.size % 20 else "ok" if one.is_last or one.size == (one.made_size or one.size) else "short"
+    fixed = {"store": one.store, "topic": one.topic, "queue_id": one.queue_id}
+    source = queue_bytes(one.path, one.size, one.is_last)
+    count, bounds, descents = 0, [], Counter[int]()
+    at, first = 0, one.base // UNIT_SIZE
+    total = 0 if source is None else len(source) // UNIT_SIZE
+    while source is not None and at < total:
+        taken, faults = groups.fold_units(source[at * UNIT_SIZE :], first + at)
+        at += taken
+        for fault in faults:
+            held.append(unit_fault_row(fixed, file, fault))
+            if fault.kind == "descent":
+                descents[fault.queue_offset >> QUEUE_BUCKET_BITS] += 1
+        for kind, status in UNIT_KINDS.items():
+            for batch in groups_batch(groups, kind, {**fixed, "kind": "units", "file": file, "status": status}):
+                if status == "ok":
+                    count += pc.sum(batch.column("count")).as_py()
+                    bounds += (
+                        batch.column("queue_offset_min").to_pylist() + batch.column("queue_offset_max").to_pylist()
+                    )
+                yield with_descents(batch, descents) if status == "ok" else batch
+        groups.clear()
+        descents.clear()
+    whole = one.is_last or not one.made_size or one.size == one.made_size
+    status = "missing" if source is None else "odd_size" if one.size % UNIT_SIZE else "ok" if whole else "short"
+    held.append(
+        {
+            **fixed,
+            "kind": "queue",
+            "file": file,
+            "count": count,
+            "queue_offset_min": min(bounds, default=None),
+            "queue_offset_max": max(bounds, default=None),
+            "bytes": one.size,
+            "status": status,
+        }
     )
-    yield {
-        **common,
-        "kind": "queue",
-        "file": file,
-        "count": count,
-        "queue_offset_min": first,
-        "queue_offset_max": last,
-        "bytes": one.size,
-        "status": status,
-    }
-    yield from totals.rows(one.store)
 
 
-def descents(units: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Units out of order: of two that do not increase, the one that does not fit what stands before both."""
-    before: list[dict[str, Any]] = []
-    for unit in units:
-        if before and unit["physical_offset"] <= before[-1]["physical_offset"]:
-            spike = len(before) > 1 and unit["physical_offset"] > before[-2]["physical_offset"]
-            culprit = before.pop() if spike else unit
-            yield culprit, f"physical offset {culprit['physical_offset']} is out of order"
-            if not spike:
-                continue
-        before = [*before[-1:], unit]
+def with_descents(batch: pa.RecordBatch, descents: Counter[int]) -> pa.RecordBatch:
+    """The batch with how many units of each bucket are out of order."""
+    if not descents:
+        return batch
+    details = [f"descents={descents[one]}" if one in descents else None for one in batch.column("bucket").to_pylist()]
+    return batch.set_column(SCHEMA.get_field_index("detail"), SCHEMA.field("detail"), pa.array(details, pa.string()))
 
 
-def unit_fault(common: dict[str, Any], file: str, unit: dict[str, Any], status: str, detail: str) -> dict[str, Any]:
-    """One unit by itself."""
+def unit_fault_row(fixed: dict[str, Any], file: str, fault: _scan.UnitFault) -> dict[str, Any]:
+    """One unit that breaks its queue."""
+    if fault.kind == "hole":
+        detail = f"size {fault.size}: never written, and there are units behind it"
+    else:
+        detail = f"physical offset {fault.physical_offset} is out of order beside {fault.before}"
     return {
-        **common,
+        **fixed,
         "kind": "unit_fault",
         "file": file,
         "count": 1,
-        "queue_offset_min": unit["queue_offset"],
-        "physical_offset_min": unit["physical_offset"],
-        "status": status,
+        "queue_offset_min": fault.queue_offset,
+        "queue_offset_max": fault.queue_offset,
+        "physical_offset_min": fault.physical_offset,
+        "status": fault.kind,
         "detail": detail,
     }
 
@@ -411,50 +362,49 @@ def unit_fault(common: dict[str, Any], file: str, unit: dict[str, Any], status: 
 
 def scan_index(store: str, path: str, slots: int, items: int) -> Iterator[pa.RecordBatch]:
     """Kinds index, items and item_fault of one index file."""
-    yield from batches(index_rows(store, path, slots, items))
-
-
-def index_rows(store: str, path: str, slots: int, items: int) -> Iterator[dict[str, Any]]:
-    """The same as rows."""
-    totals = Totals()
-    file, faults, count, low, end = file_of(path), 0, 0, None, None
-    for batch in read_items(store, path, slots, items):
-        for item in batch.to_pylist():
-            if item["status"] == "bad_header":
-                yield {"store": store, "kind": "index", "file": file, "count": 0, "status": "bad_header"}
-                return
-            offset = item["physical_offset"]
-            count += 1
-            low, end = offset if low is None else low, offset
-            bucket = offset >> LOG_BUCKET_BITS
-            totals.add(
-                (bucket,),
-                {"kind": "items", "file": file, "bucket": bucket},
-                digest=mix(item["key_hash"], offset),
-                physical_offset_min=offset,
-                physical_offset_end=offset + 1,
-            )
-            if item["status"] != "ok":
-                faults += 1
-                yield {
-                    "store": store,
-                    "kind": "item_fault",
-                    "file": file,
-                    "count": 1,
-                    "physical_offset_min": offset,
-                    "status": "bad_chain",
-                    "detail": f"item {item['item']}: slot {item['slot']}, previous {item['previous']}",
-                }
-    with open(path, "rb") as opened:
-        header = dict(zip(_scan.IndexHeader._fields, _scan.decode_index(opened.read(), slots).header, strict=True))
-    yield {
-        "store": store,
-        "kind": "index",
-        "file": file,
-        "count": count,
-        "physical_offset_min": low,
-        "physical_offset_end": end,
-        "status": "bad_chain" if faults else "ok",
-        "detail": json.dumps(header),
-    }
-    yield from totals.rows(store)
+    file = file_of(path)
+    fixed = {"store": store, "file": file}
+    try:
+        opened = IndexFile(path, slots, items)
+    except OSError as error:
+        yield from batch_of([{**fixed, "kind": "index", "count": 0, "status": "bad_header", "detail": str(error)}])
+        return
+    try:
+        groups = _scan.Groups(1 << 10)
+        for _, columns in opened.pieces():
+            row, count = 0, len(columns["key_hash"])
+            while (row := groups.fold_items(columns["key_hash"], columns["physical_offset"], count, row)) < count:
+                yield from groups_batch(groups, "items", {**fixed, "kind": "items", "status": "ok"})
+                groups.clear()
+        yield from groups_batch(groups, "items", {**fixed, "kind": "items", "status": "ok"})
+        faults = opened.faults()
+        header = {} if opened.header is None else opened.header._asdict()
+        trouble = {} if opened.header_trouble is None else {"trouble": opened.header_trouble}
+        rows: list[dict[str, Any]] = [
+            {
+                **fixed,
+                "kind": "item_fault",
+                "count": 1,
+                "physical_offset_min": opened.item(fault.item).get("physical_offset") if fault.item else None,
+                "status": "bad_chain",
+                "detail": f"item {fault.item}: {fault.detail}",
+            }
+            for fault in faults
+        ]
+        rows.append(
+            {
+                **fixed,
+                "kind": "index",
+                "count": opened.count,
+                "physical_offset_min": header.get("begin_offset"),
+                "physical_offset_end": header.get("end_offset"),
+                "store_timestamp_min": header.get("begin_timestamp_ms"),
+                "store_timestamp_max": header.get("end_timestamp_ms"),
+                "bytes": opened.size,
+                "status": "bad_header" if trouble else "bad_chain" if faults else "ok",
+                "detail": json.dumps({**header, **trouble}),
+            }
+        )
+        yield from batch_of(rows)
+    finally:
+        opened.close()

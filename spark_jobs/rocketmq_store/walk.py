@@ -10,17 +10,19 @@ should have been written, which is a dump's stated end or a later file that has 
 
 from __future__ import annotations
 
+import errno
 import os
-from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pymq import _scan
 
-CHUNK_SIZE: Final = 8 << 20
-ROWS_MAX: Final = 8192
+CHUNK_SIZE: Final = 8 << 20  # what is read at once to be handed on in batches
+FIND_SIZE: Final = 64 << 10  # how much is looked at first for the next record: damage is mostly short
+HOLES_MAX: Final = 4096
+NOTHING: Final = _scan.Found(_scan.FindKind.NOTHING, 0, 0)
 ANCHOR_WINDOW: Final = 64 << 10  # how far a range looks back first for a record to start from
 MAGIC_NAMES: Final = {_scan.MAGIC_V1: "v1", _scan.MAGIC_V2: "v2", _scan.MAGIC_BLANK: "blank"}
 RECORD_SIZE_MIN: Final = 91
@@ -46,12 +48,15 @@ class LogRange(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Records back to back: *count* of them, whose columns' positions count from the first byte of *source*."""
+    """Records back to back: rows [first, rows.count), whose positions count from the first byte of *source*.
 
-    offset: int
+    Source and rows are only good until the walk goes on.
+    """
+
+    offset: int  # physical, of the first byte of source
     source: memoryview
-    columns: dict[str, array[int]]
-    count: int
+    rows: _scan.LogRows
+    first: int
 
 
 class Damage(NamedTuple):
@@ -85,11 +90,13 @@ class LogFileReader:
         """Let go of the file."""
         os.close(self.descriptor)
 
-    def read(self, begin: int, end: int) -> memoryview:
-        """Bytes from physical offset *begin* up to *end*, as far as they are there."""
+    def read(self, begin: int, end: int, target: bytearray | None = None) -> memoryview:
+        """Bytes from physical offset *begin* up to *end*, as far as they are there; into *target* when that is large
+        enough."""
         size = max(min(end, self.limit) - begin, 0)
-        target = bytearray(size)
-        view, done = memoryview(target), 0
+        if target is None or len(target) < size:
+            target = bytearray(size)
+        view, done = memoryview(target)[:size], 0
         while done < size:
             got = os.preadv(self.descriptor, [view[done:]], begin - self.one.base + done)
             if got == 0:
@@ -97,49 +104,57 @@ class LogFileReader:
             done += got
         return view[:done]
 
-    def record_at(self, offset: int) -> bool:
-        """Whether a whole record that says *offset* begins there."""
-        head = self.read(offset, offset + HEAD_SIZE)
-        if len(head) < HEAD_SIZE or int.from_bytes(head[4:8], "big") not in (_scan.MAGIC_V1, _scan.MAGIC_V2):
-            return False
-        size = int.from_bytes(head[:4], "big")
-        if not RECORD_SIZE_MIN <= size <= self.limit - offset:
-            return False
-        walk = _scan.walk_log(
-            self.read(offset, offset + size), base_offset=offset, checks=_scan.Check.OFFSET, columns=(), count_max=1
-        )
-        return walk.count == 1
-
-    def blank_at(self, offset: int) -> bool:
-        """Whether a blank tail begins there that covers the rest of the file."""
-        head = self.read(offset, offset + HEAD_SIZE)
-        return bytes(head) == (self.one.file_end - offset).to_bytes(4, "big") + _scan.MAGIC_BLANK.to_bytes(4, "big")
-
-    def find(self, begin: int, end: int | None = None) -> int | None:
-        """The first position from *begin* on, below *end*, where a whole record or the blank tail begins."""
+    def find(self, begin: int, end: int | None = None) -> _scan.Found:
+        """Where a whole record or the blank tail begins first from *begin* on and below *end*; *position* is physical
+        here, and kind NOTHING when there is none."""
         stop = self.limit if end is None else min(end, self.limit)
-        at = begin
+        at, size = begin, FIND_SIZE
+        target = bytearray(CHUNK_SIZE)
         while at < stop:
-            window = self.read(at, min(at + CHUNK_SIZE, self.limit))
-            for position in candidates(window):
-                offset = at + position
-                if offset >= stop:
-                    return None
-                if self.record_at(offset) or self.blank_at(offset):
-                    return offset
-            if at + len(window) >= self.limit or len(window) < HEAD_SIZE:
-                return None
-            at += len(window) - (HEAD_SIZE - 1)
-        return None
+            window = self.read(at, at + size, target)
+            found = _scan.find_record(window, base_offset=at, limit=self.limit, file_end=self.one.file_end)
+            at += found.position
+            if found.kind is _scan.FindKind.MORE:
+                if len(window) < size:  # the file has been cut meanwhile
+                    at += 1
+                size = max(found.size, FIND_SIZE)
+            elif found.kind is not _scan.FindKind.NOTHING:
+                return found._replace(position=at) if at < stop else NOTHING
+            elif len(window) < size:
+                return NOTHING
+            else:
+                size = CHUNK_SIZE
+        return NOTHING
+
+    def begins(self, offset: int) -> _scan.FindKind:
+        """Whether a whole record that says *offset*, or the blank tail, begins exactly there."""
+        found = self.find(offset, offset + 1)
+        return found.kind
+
+    def data_end(self, begin: int) -> int:
+        """Behind the last byte from *begin* on that the file system has: holes read as zeros, and need not be read."""
+        at = begin - self.one.base
+        try:
+            for _ in range(HOLES_MAX):
+                hole = os.lseek(self.descriptor, at, os.SEEK_HOLE)
+                try:
+                    at = os.lseek(self.descriptor, hole, os.SEEK_DATA)
+                except OSError as error:
+                    if error.errno == errno.ENXIO:
+                        return max(min(self.one.base + hole, self.limit), begin)
+                    raise
+        except OSError:
+            return self.limit  # a file system that cannot tell
+        return self.limit
 
     def written_end(self, begin: int) -> int:
         """Behind the last byte from *begin* on that is not zero; *begin* when there is none."""
-        end = self.limit
+        end, target = self.data_end(begin), bytearray(CHUNK_SIZE)
         while end > begin:
             start = max(begin, end - CHUNK_SIZE)
-            kept = bytes(self.read(start, end)).rstrip(b"\0")
-            if kept:
-                return start + len(kept)
+            written = _scan.written_size(self.read(start, end, target))
+            if written:
+                return start + written
             end = start
         return begin
 
@@ -153,55 +168,44 @@ class LogFileReader:
             return False
 
 
-def candidates(window: memoryview) -> Iterator[int]:
-    """Positions of *window* whose second word is a magic."""
-    source = bytes(window)
-    found = []
-    for magic in (_scan.MAGIC_V1, _scan.MAGIC_V2, _scan.MAGIC_BLANK):
-        word = magic.to_bytes(4, "big")
-        at = source.find(word, 4)
-        while at >= 0:
-            found.append(at - 4)
-            at = source.find(word, at + 1)
-    yield from sorted(found)
-
-
 def split_points(path: str | os.PathLike[str], base: int, size: int, step: int) -> list[int]:
     """Physical offsets to cut a log file at: the first record at or behind every multiple of *step* bytes."""
     points: list[int] = []
     reader = LogFileReader(LogRange("", str(path), base, base, base + size, base + size))
     try:
-        at = base + step
-        while at < reader.limit:
-            found = reader.find(at)
-            if found is None or reader.blank_at(found):
+        at, end = base + step, reader.data_end(base)
+        while at < end:
+            found = reader.find(at, end)
+            if found.kind is not _scan.FindKind.RECORD:
                 break
-            points.append(found)
-            at = base + ((found - base) // step + 1) * step
+            points.append(found.position)
+            at = base + ((found.position - base) // step + 1) * step
     finally:
         reader.close()
     return points
 
 
 def walk_range(
-    one: LogRange, columns: Sequence[str], *, delay_levels: str | None = None
+    one: LogRange, rows_of: Callable[[], _scan.LogRows], *, levels: Any, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[Stretch | Damage | End]:
-    """Everything that starts in a range, in order, and at last an `End`."""
+    """Everything that starts in a range, in order, and at last an `End`.
+
+    *rows_of* gives the columns for the next stretch: new ones, or always the same; *levels* are those of
+    `pymq._scan.delay_levels_of`.
+    """
     try:
         reader = LogFileReader(one)
     except OSError as error:
         yield End(one.begin, "missing", f"{type(error).__name__}: {error.strerror}")
         return
     try:
-        names = tuple(dict.fromkeys(("record_position", *columns)))
-        at = anchor(reader)
-        for found in walk_from(reader, at, min(one.end, reader.limit), names, delay_levels):
+        for found in walk_from(reader, anchor(reader), min(one.end, reader.limit), rows_of, levels, chunk_size):
             if isinstance(found, End) or found.offset >= one.begin:
                 yield found
             elif isinstance(found, Stretch):
-                kept = tail(found, one.begin)
-                if kept.count:
-                    yield kept
+                first = bisect_left(found.rows.view("record_position"), one.begin - found.offset)
+                if first < found.rows.count:
+                    yield found._replace(first=first)
     finally:
         reader.close()
 
@@ -209,49 +213,42 @@ def walk_range(
 def anchor(reader: LogFileReader) -> int:
     """Where to start walking so that what starts in the range is seen as a walk of the whole file would see it."""
     one, window = reader.one, ANCHOR_WINDOW
-    if one.begin <= one.base or reader.record_at(one.begin):
+    if one.begin <= one.base or reader.begins(one.begin) is _scan.FindKind.RECORD:
         return max(one.begin, one.base)
     while one.begin - window > one.base:
         found = reader.find(one.begin - window, one.begin)
-        if found is not None and not reader.blank_at(found):
-            return found
+        if found.kind is _scan.FindKind.RECORD:
+            return found.position
         window *= 4
     return one.base
 
 
-def tail(found: Stretch, begin: int) -> Stretch:
-    """The records of a stretch that start at or behind *begin*."""
-    first = bisect_left(found.columns["record_position"], begin - found.offset)
-    kept = {name: values[first:] for name, values in found.columns.items()}
-    return found._replace(columns=kept, count=found.count - first)
-
-
 def walk_from(
-    reader: LogFileReader, at: int, stop: int, names: Sequence[str], delay_levels: str | None
+    reader: LogFileReader, at: int, stop: int, rows_of: Callable[[], _scan.LogRows], levels: Any, chunk_size: int
 ) -> Iterator[Stretch | Damage | End]:
     """Walk from *at*, where something begins, over everything that starts below *stop*."""
+    target = bytearray(chunk_size)
     single = 0  # size of one record that needs reading on its own, 0 while chunks do
     while at < stop:
-        chunk = reader.read(at, at + single if single else min(at + CHUNK_SIZE, stop))
-        walk = _scan.walk_log(
-            chunk,
-            base_offset=at,
-            columns=names,
-            delay_levels=delay_levels,
-            count_max=1 if single else ROWS_MAX,
-        )
-        if walk.count:
-            yield Stretch(at, chunk, dict(walk.columns), walk.count)
-        at += walk.position
-        read_end = at - walk.position + len(chunk)
-        if walk.end in (_scan.WalkEnd.DONE, _scan.WalkEnd.FULL):
+        chunk_begin = at
+        chunk = reader.read(at, at + single if single else min(at + chunk_size, stop), target)
+        end, rows = _scan.WalkEnd.FULL, None
+        while end is _scan.WalkEnd.FULL and at - chunk_begin < len(chunk):
+            rows = rows_of()
+            source = chunk[at - chunk_begin :]
+            rows.walk(source, at, levels, 1 if single else None)
+            end = rows.end
+            if rows.count:
+                yield Stretch(at, source, rows, 0)
+            at += rows.position
+        if end in (_scan.WalkEnd.DONE, _scan.WalkEnd.FULL) and len(chunk):
             single = 0
-        elif walk.end is _scan.WalkEnd.BLANK and at + walk.blank_size == reader.one.file_end:
+        elif end is _scan.WalkEnd.BLANK and rows is not None and at + rows.blank_size == reader.one.file_end:
             yield End(at, "blank")
             return
-        elif walk.end is _scan.WalkEnd.TRUNCATED and walk.position and read_end < stop:
+        elif end is _scan.WalkEnd.TRUNCATED and at > chunk_begin and chunk_begin + len(chunk) < stop:
             single = 0
-        elif walk.end is _scan.WalkEnd.TRUNCATED and not single and (size := whole_size(reader, at)):
+        elif end is _scan.WalkEnd.TRUNCATED and not single and (size := whole_size(reader, at)):
             single = size
         else:
             single = 0
@@ -267,26 +264,24 @@ def whole_size(reader: LogFileReader, at: int) -> int:
     """What the record at *at* says it has, or 0 when so much is not there."""
     head = reader.read(at, at + HEAD_SIZE)
     size = int.from_bytes(head[:4], "big", signed=True)
+    if int.from_bytes(head[4:], "big") == _scan.MAGIC_BLANK:
+        return HEAD_SIZE
     return size if len(head) == HEAD_SIZE and RECORD_SIZE_MIN <= size <= reader.limit - at else 0
 
 
 def damage_at(reader: LogFileReader, at: int) -> Damage | End:
     """What is wrong at *at*, and up to where; or that nothing was ever written from there on."""
     one = reader.one
-    written = reader.written_end(at)
-    if written == at:
-        if one.log_end < 0 and not reader.successor_begun():
+    open_ended = one.log_end < 0 and not reader.successor_begun()
+    if not any(reader.read(at, at + HEAD_SIZE)) and reader.written_end(at) == at:
+        if open_ended:
             return End(at, "unwritten")
-        wanted = f"zeros up to {reader.limit}, although the log goes on behind them"
-        return Damage(at, reader.limit - at, "bad_magic", wanted, None)
+        detail = f"zeros up to {reader.limit}, although the log goes on behind them"
+        return Damage(at, reader.limit - at, "bad_magic", detail, None)
     found = reader.find(at + 1)
-    if found is not None:
-        end = found
-    elif one.log_end < 0 and not reader.successor_begun():
-        end = written
-    else:
-        end = reader.limit
-    status, detail = judge(reader, at, end, found is not None)
+    goes_on = found.kind is not _scan.FindKind.NOTHING
+    end = found.position if goes_on else reader.written_end(at) if open_ended else reader.limit
+    status, detail = judge(reader, at, end, goes_on)
     return Damage(at, end - at, status, detail, salvage(reader, at, end))
 
 

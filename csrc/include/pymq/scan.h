@@ -151,11 +151,19 @@ struct pymq_chain_move {
     int32_t slot;
 };
 
-/* Hold every chain against what putting the items in order would have made: the previous of an item is the one before
- * it in its slot, a slot's value is its last item. `newest` is scratch for `slot_count` (> 0) numbers. Items of `moves`
- * are taken to belong to the slot given there. Returns how many faults there are; the first `fault_max` are filled. */
-size_t pymq_scan_index_chains(const int32_t *key_hash, const int32_t *previous, size_t count, const int32_t *slots,
-                              int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
-                              int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
+/* Items as they lie in a file, `count` of them. */
+void pymq_scan_items(const uint8_t *source, size_t count, const struct pymq_index_columns *columns);
+
+/* Hold the chains against what putting the items in order would have made: the previous of an item is the one before it
+ * in its slot. Rows are the items from `first_item` on; `newest` has a number for each of `slot_count` (> 0) slots, zeros
+ * before the first items and kept between calls. Items of `moves` are taken to belong to the slot given there. Returns
+ * how many faults there are; the first `fault_max` are filled. */
+size_t pymq_scan_chain_items(const int32_t *key_hash, const int32_t *previous, size_t count, int32_t first_item,
+                             int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
+                             int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
+
+/* And the slots, after the last item: each holds the newest item of its chain. */
+size_t pymq_scan_chain_slots(const int32_t *slots, const int32_t *newest, int32_t slot_count,
+                             struct pymq_chain_fault *faults, size_t fault_max);
 
 #endif
