@@ -47,6 +47,7 @@ SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionOpBatchInterval": "100",
     "flushConsumerOffsetInterval": "1000",
+    "reviveQueueNum": "2",  # a stop waits seven seconds for each
 }
 
 
