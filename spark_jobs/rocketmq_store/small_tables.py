@@ -129,9 +129,9 @@ def boolean(value: Any) -> bool | None:
 def offset_rows(document: Mapping[Any, Any], name: str) -> Rows:
     """`topic@group` to offsets by queue."""
     for key, queues in table_of(document, name).items():
-        topic, _, group = str(key).rpartition("@")
+        topic, separator, group = str(key).rpartition("@")
         for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
-            yield text(topic), text(group), integer(queue_id), long(offset)
+            yield text(topic or str(key)), text(group) if separator else None, integer(queue_id), long(offset)
 
 
 def offsets(store: StoreFiles) -> Rows:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.golden import golden_layout
+
+PAGE_SIZE = 4096
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +27,23 @@ def spark() -> Iterator:
     running.stop()
 
 
+@cache
+def wheel_pages() -> tuple[int, dict[int, bytes]]:
+    """The golden store's timer wheel, gzipped in the repository: its size, and its pages that are not zeros."""
+    data = gzip.decompress((golden_layout.STORE / "timerwheel.gz").read_bytes())
+    pages = {at: data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)}
+    return len(data), {at: page for at, page in pages.items() if any(page)}
+
+
 def copy_golden(target: Path) -> Path:
-    """The golden store at *target*, its timer wheel unpacked: it lies gzipped in the repository."""
-    shutil.copytree(golden_layout.STORE, target)
-    packed = target / "timerwheel.gz"
-    (target / "timerwheel").write_bytes(gzip.decompress(packed.read_bytes()))
-    packed.unlink()
+    """The golden store at *target*, its timer wheel unpacked."""
+    shutil.copytree(golden_layout.STORE, target, ignore=shutil.ignore_patterns("timerwheel.gz"))
+    size, pages = wheel_pages()
+    with (target / "timerwheel").open("wb") as file:
+        file.truncate(size)
+        for at, page in pages.items():
+            file.seek(at)
+            file.write(page)
     return target
 
 
