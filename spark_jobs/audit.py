@@ -28,6 +28,7 @@ from pymq.errors import ConfigError, PymqError
 from spark_jobs.report.model import (
     EXIT_COULD_NOT_RUN,
     FINDINGS_SHOWN_MAX,
+    NEEDS,
     Finding,
     Metric,
     Outcome,
@@ -271,7 +272,8 @@ def listing(audits: Iterable[Audit]) -> str:
     """A line for each check: name, group, what it needs, what it proves."""
     lines = []
     for audit in audits:
-        needs = f"  (needs {', '.join(sorted(audit.needs))})" if audit.needs else ""
+        options = " and ".join(NEEDS[need] for need in sorted(audit.needs))
+        needs = f"  (needs {options})" if options else ""
         lines.append(f"{audit.name:<4} {audit.group:<8} {audit.title}{needs}\n")
     return "".join(lines)
 
@@ -330,7 +332,7 @@ def make_report(
     )
     whole = Overview({}, (), ())
     note = "Not drawn: none of these checks reads the whole log."
-    if "scan" in vars(tables):
+    if any("scan" in one.audit.tables and one.error is None and not one.missing for one in outcomes):
 
         def look() -> None:
             nonlocal whole
@@ -339,6 +341,8 @@ def make_report(
         note = trouble_of(look, traceback.print_exception if debug else None) or ""
         if note:
             note = f"Not drawn: {note}"
+    elif "scan" in vars(tables):
+        note = "Not drawn: the log could not be read."
     if output is not None:
         output.metrics.write(whole.traffic)
     return Report(

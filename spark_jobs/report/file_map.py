@@ -12,7 +12,7 @@ from spark_jobs.report.model import Extent, Store, by_store, bytes_text, count_o
 from spark_jobs.report.plots import STRIP, nothing
 from spark_jobs.report.svg import Canvas, escape, legend
 
-MAP_ROWS_MAX = 64
+MAP_ROWS_MAX = 24
 MAP_DAMAGE_MAX = 500  # drawn of one file
 DAMAGE_WIDTH_MIN = 2.0
 UNHURT = {"ok", "done", "blank", "unwritten"}

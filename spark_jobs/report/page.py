@@ -93,7 +93,7 @@ def checks(report: Report) -> str:
     rows = "".join(check_row(outcome) for outcome in report.outcomes)
     return (
         "<section><h2>Checks</h2>"
-        '<div class="frame"><table class="list cards sortable"><thead><tr><th>check</th><th>what it proves</th>'
+        '<div class="frame"><table class="list cards checks sortable"><thead><tr><th>check</th><th>what it proves</th>'
         '<th>result</th><th class="n">seconds</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div></section>"
     )
@@ -165,12 +165,13 @@ def finding_row(finding: Finding, columns: Sequence[str], report: Report) -> str
         elif isinstance(value, int):
             cells.append(f'<td class="n" data-name="{name}" data-sort="{value}">{value:,}</td>')
         else:
-            cells.append(f'<td class="text" data-name="{name}"><span>{escape(value)}</span></td>')
+            css = "word" if name in {"store", "topic"} else "text"
+            cells.append(f'<td class="{css}" data-name="{name}"><span>{escape(value)}</span></td>')
+    evidence = f"<span>{escape(finding.evidence)}</span>" if finding.evidence else ""
+    cells.append(f'<td class="text" data-name="evidence">{evidence}</td>')
     command = command_for(finding, report)
-    evidence = escape(finding.evidence) if finding.evidence else ""
-    shown = f'<code class="command">{escape(command)}</code>' if command else ""
-    cells.append(f'<td class="text" data-name="evidence"><div>{evidence}{shown}</div></td>')
-    return f"<tr>{''.join(cells)}</tr>"
+    shown = f'<td colspan="{len(cells)}"><code class="command">{escape(command)}</code></td>'
+    return f"<tr>{''.join(cells)}</tr>" + (f'<tr class="more">{shown}</tr>' if command else "")
 
 
 def numeric(name: str) -> str:

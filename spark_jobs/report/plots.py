@@ -30,8 +30,9 @@ TOPICS_MAX = 6  # colours; the rest is one more
 BARS_MAX = 20
 STRIP = 1000  # width of a strip's viewBox
 
-PLOT_WIDTH, PLOT_HEIGHT = 760, 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 26
+WIDE, NARROW, PLOT_HEIGHT = 1040, 560, 250
+LEFT, RIGHT, TOP, BOTTOM = 46, 8, 10, 26
+TIME_LABELS_MAX = 9
 
 OTHERS = "\0others"  # no topic is called so
 
@@ -64,10 +65,12 @@ def traffic(metrics: Iterable[Metric]) -> str:
     for metric in counts:
         topic = metric.label or ""
         stacks[metric.at // step - bucket_first][topic if topic in classes else OTHERS] += metric.value
+    labels = time_labels(bucket_first * step, step, bucket_count)
     columns = [
         Column(
             time_text((bucket_first + index) * step, step),
             [(classes.get(topic, "c0"), topic, stack[topic]) for topic in [*named, OTHERS] if stack[topic]],
+            labels.get(index, ""),
         )
         for index, stack in enumerate(stacks)
     ]
@@ -79,7 +82,9 @@ def traffic(metrics: Iterable[Metric]) -> str:
     caption = f"{text}; one column is one {span_text(step)} of store time, UTC."
     if whole > len(counts):
         caption += " Store times far outside of this are not drawn."
-    return chart(columns, f"Messages over time: {text}") + legend(keys) + f'<p class="caption">{escape(caption)}</p>'
+    return (
+        chart(columns, f"Messages over time: {text}", WIDE) + legend(keys) + f'<p class="caption">{escape(caption)}</p>'
+    )
 
 
 def time_window(counts: Sequence[Metric]) -> tuple[int, int]:
@@ -108,18 +113,31 @@ def time_window(counts: Sequence[Metric]) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
-class Column:
-    """One column of a chart: what stands below it, and its parts from the bottom up (CSS class, name, value)."""
+def time_labels(first_ms: int, step_ms: int, count: int) -> dict[int, str]:
+    """What stands below which column: round times, the day with the first of them and wherever it changes."""
+    every = time_step(step_ms * count, TIME_LABELS_MAX)
+    columns = [index for index in range(count) if (first_ms + index * step_ms) % every == 0]
+    labels, day = {}, ""
+    for index in columns or [0]:
+        text = time_text(first_ms + index * step_ms, step_ms)
+        date, _, clock = text.partition(" ")
+        labels[index] = clock if clock and date == day else text if clock != "00:00" else date
+        day = date
+    return labels
 
-    def __init__(self, label: str, parts: Sequence[tuple[str, str, int]]) -> None:
-        self.label = label
+
+class Column:
+    """One column of a chart: its name, its parts from the bottom up (CSS class, name, value), what stands below it."""
+
+    def __init__(self, label: str, parts: Sequence[tuple[str, str, int]], below: str) -> None:
+        self.label, self.below = label, below
         self.parts = parts
         self.total = sum(value for _, _, value in parts)
 
 
-def chart(columns: Sequence[Column], label: str) -> str:
-    """Stacked columns over an axis; as many labels below as have room."""
-    canvas = Canvas(PLOT_WIDTH, PLOT_HEIGHT, label=label)
+def chart(columns: Sequence[Column], label: str, width: int) -> str:
+    """Stacked columns over an axis."""
+    canvas = Canvas(width, PLOT_HEIGHT, label=label, css="plot wide" if width == WIDE else "plot")
     steps = ticks(max((column.total for column in columns), default=0))
     floor, room = PLOT_HEIGHT - BOTTOM, PLOT_HEIGHT - BOTTOM - TOP
 
@@ -128,9 +146,9 @@ def chart(columns: Sequence[Column], label: str) -> str:
 
     for value in steps:
         y = floor - height(value)
-        canvas.line(LEFT, y, PLOT_WIDTH - RIGHT, y, "axis" if value == 0 else "grid")
+        canvas.line(LEFT, y, width - RIGHT, y, "axis" if value == 0 else "grid")
         canvas.text(LEFT - 7, y + 4, short(value), anchor="end")
-    pitch = (PLOT_WIDTH - LEFT - RIGHT) / max(len(columns), 1)
+    pitch = (width - LEFT - RIGHT) / max(len(columns), 1)
     gap = min(pitch * 0.18, 6)
     for index, column in enumerate(columns):
         x, y = LEFT + index * pitch + gap / 2, float(floor)
@@ -139,13 +157,11 @@ def chart(columns: Sequence[Column], label: str) -> str:
             y -= tall
             shown = "other topics" if name == OTHERS else name
             canvas.rect(x, y, pitch - gap, tall, css, f"{column.label}\n{shown}: {value:,}".strip())
-    longest = max((len(column.label) for column in columns), default=0)
-    every = max(1, -(-len(columns) * (longest * 6.6 + 16) // (PLOT_WIDTH - LEFT - RIGHT)))
-    for index in range(0, len(columns), int(every)):
-        if len(columns) == 1 or every == 1:
-            canvas.text(LEFT + (index + 0.5) * pitch, floor + 18, columns[index].label, anchor="middle")
-        elif LEFT + index * pitch + longest * 6.6 <= PLOT_WIDTH:
-            canvas.text(LEFT + index * pitch, floor + 18, columns[index].label)
+        if column.below:
+            # What would run over an edge is moved inside.
+            half = len(column.below) * 3.3
+            middle = min(max(LEFT + (index + 0.5) * pitch, half), width - half)
+            canvas.text(middle, floor + 18, column.below, anchor="middle")
     return f'<div class="scroll">{canvas.render()}</div>'
 
 
@@ -199,12 +215,12 @@ def lateness(metrics: Iterable[Metric]) -> str:
     if not sum(totals.values()):
         return nothing("No delayed message was delivered.")
     columns = [
-        Column(bound_text(label), [("c2", f"{bound_text(label)} late", totals[label])])
+        Column(bound_text(label), [("c2", "deliveries", totals[label])], bound_text(label))
         for label in sorted(totals, key=bound_order)
     ]
     count = sum(totals.values())
     return (
-        chart(columns, f"Lateness of {count:,} delayed messages")
+        chart(columns, f"Lateness of {count:,} delayed messages", NARROW)
         + f'<p class="caption">{count:,} delayed messages, by delivery time less due time.</p>'
     )
 

@@ -42,7 +42,8 @@ a { color: inherit; }
 .verdict.good { background: var(--good-paper); border-color: var(--good); }
 .verdict.bad { background: var(--bad-paper); border-color: var(--bad); }
 .verdict.warn { background: var(--warn-paper); border-color: var(--warn); }
-.verdict h1 { font-size: clamp(1.7rem, 5vw, 2.6rem); line-height: 1.15; font-weight: 700; letter-spacing: -.025em; }
+.verdict h1 { font-size: clamp(1.7rem, 5vw, 2.6rem); line-height: 1.15; font-weight: 700; letter-spacing: -.025em;
+  text-wrap: balance; }
 .verdict.good h1 { color: var(--good); }
 .verdict.bad h1 { color: var(--bad); }
 .verdict.warn h1 { color: var(--warn); }
@@ -76,7 +77,9 @@ table.list { background: var(--card); }
 .list thead th[aria-sort=ascending] button::after { content: " \\2191"; }
 .list thead th[aria-sort=descending] button::after { content: " \\2193"; }
 .list .n, .bars .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.list td.text { overflow-wrap: anywhere; min-width: 9rem; }
+.list td.text { overflow-wrap: anywhere; min-width: 8rem; }
+.list td.word { overflow-wrap: break-word; min-width: 7rem; max-width: 15rem; }
+.list td.text:last-child { min-width: 15rem; }
 .list td.name { font-weight: 600; white-space: nowrap; }
 .list tr.not-run td { color: var(--soft); }
 
@@ -91,11 +94,13 @@ td .chip { border-radius: 10px; }
 .found summary { cursor: pointer; display: flex; flex-wrap: wrap; gap: .3rem .8rem; align-items: baseline;
   padding: .3rem 0 .6rem; }
 .found summary h3 { margin: 0; }
-.command { display: block; margin-top: .35rem; padding: .3rem .55rem; background: var(--faint); border-radius: 6px;
+.list tr.more td { border-top: 0; padding-top: 0; }
+.command { display: block; padding: .3rem .55rem; background: var(--faint); border-radius: 6px;
   color: var(--soft); -webkit-user-select: all; user-select: all; cursor: copy; overflow-wrap: anywhere; }
 
 svg { display: block; overflow: visible; }
-svg.plot { width: 100%; min-width: 34rem; height: auto; }
+svg.plot { width: 100%; min-width: 26rem; height: auto; }
+svg.plot.wide { min-width: 46rem; }
 svg text { font-size: 12px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis { stroke: var(--soft); stroke-width: 1; }
@@ -105,6 +110,8 @@ svg.key { width: .75em; height: .75em; display: inline-block; margin-right: .5em
 .c0 { fill: var(--c0); } .c1 { fill: var(--c1); } .c2 { fill: var(--c2); } .c3 { fill: var(--c3); }
 .c4 { fill: var(--c4); } .c5 { fill: var(--c5); } .c6 { fill: var(--c6); }
 rect.written { fill: var(--written); } rect.free { fill: var(--free); } rect.hurt { fill: var(--hurt); }
+/* As wide as a line at least, however narrow the screen. */
+rect.hurt { stroke: var(--hurt); stroke-width: 1.5px; vector-effect: non-scaling-stroke; }
 rect:hover { filter: brightness(1.12); }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.3rem; padding: 0; margin: .6rem 0 0;
   font-size: .85rem; }
@@ -130,14 +137,23 @@ footer p { margin-top: .5rem; overflow-wrap: anywhere; }
   .cards thead { display: none; }
   .cards, .cards tbody, .cards tr, .cards td { display: block; width: 100%; }
   .cards tr { padding: .7rem 1rem; border-top: 1px solid var(--line); }
-  .cards tr:first-child { border-top: 0; }
+  .cards tr:first-child, .cards tr.more { border-top: 0; }
+  .cards tr.more { padding-top: 0; }
+  .cards tr.more td::before { display: none; }
   .cards td { border: 0; padding: .12rem 0; display: flex; gap: .7rem; text-align: left !important;
     white-space: normal !important; }
   .cards td:empty { display: none; }
   .cards td::before { content: attr(data-name); color: var(--soft); flex: 0 0 5.2rem; font-size: .85rem;
     font-weight: 400; }
   .cards td > * { min-width: 0; }
-  .map th code { font-size: .7em; }
+  .cards td.word { max-width: none; overflow-wrap: anywhere; }
+  .checks tr { display: grid; grid-template-columns: 3rem 1fr; padding: .5rem 1rem; }
+  .checks td { grid-column: 2; }
+  .checks td.name { grid-column: 1; }
+  .checks td::before, .checks td.n { display: none; }
+  .bars th { max-width: 9rem; }
+  .map th { max-width: none; }
+  .map th code { font-size: .68em; }
 }
 @media print {
   :root {
@@ -151,12 +167,13 @@ footer p { margin-top: .5rem; overflow-wrap: anywhere; }
   .verdict { border: 1px solid; border-left-width: 8px; }
   .frame, .scroll { overflow: visible; }
   tr, .card, svg { break-inside: avoid; }
+  thead { display: table-row-group; }
   h2, h3, summary { break-after: avoid; }
 }
 """
 
-# Sorting: a click on a heading sorts its column, by number where cells say one (data-sort), again the other way round.
-# Printing opens what is folded.
+# Sorting: a click on a heading sorts its column, by number where cells say one (data-sort), again the other way round;
+# rows of class "more" stay with the row before them. Printing opens what is folded.
 SCRIPT = """
 document.querySelectorAll("table.sortable").forEach(function (table) {
   var body = table.tBodies[0], heads = Array.from(table.tHead.rows[0].cells);
@@ -174,14 +191,17 @@ document.querySelectorAll("table.sortable").forEach(function (table) {
       var down = head.getAttribute("aria-sort") === "ascending";
       heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      var rows = Array.from(body.rows).map(function (row) { return [value(row, index), row]; });
+      var rows = [];
+      Array.from(body.rows).forEach(function (row) {
+        if (row.className === "more") { rows[rows.length - 1].push(row); } else { rows.push([value(row, index), row]); }
+      });
       var numbers = rows.every(function (pair) { return pair[0] === "" || !isNaN(pair[0]); });
       rows.sort(function (one, two) {
         if (numbers) { return (one[0] === "" ? -1 : +one[0]) - (two[0] === "" ? -1 : +two[0]); }
         return one[0].localeCompare(two[0], "en", { numeric: true });
       });
       if (down) { rows.reverse(); }
-      rows.forEach(function (pair) { body.appendChild(pair[1]); });
+      rows.forEach(function (group) { group.slice(1).forEach(function (row) { body.appendChild(row); }); });
     });
   });
 });

@@ -76,12 +76,13 @@ def number(value: float) -> str:
 
 
 def ticks(value_max: float, count: int = 4) -> list[int]:
-    """Round whole numbers from 0 to at least *value_max*, about *count* steps of 1, 2 or 5 times a power of ten."""
+    """Round whole numbers from 0 to at least *value_max*, about *count* steps of 1, 2, 2.5 or 5 tens."""
     if value_max <= 0:
         return [0, 1]
     rough = max(value_max / count, 1)
     power = 10 ** math.floor(math.log10(rough))
-    step = next(int(factor * power) for factor in (1, 2, 5, 10) if factor * power >= rough)
+    factors = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
+    step = next(int(factor * power) for factor in factors if factor * power >= rough)
     return list(range(0, math.ceil(value_max / step) * step + 1, step))
 
 
