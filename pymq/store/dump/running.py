@@ -215,7 +215,7 @@ class RunningBroker:
     def last_jobs(self, position: Position, journal: Journal, target: Path) -> Sequence[FileJob]:
         """Topics that were removed meanwhile are removed in the dump."""
         removed = read_removed(self.store_path / REMOVED_NAME)
-        late = {topic for topic, offset in removed.items() if offset > position.end}
+        late = {topic for topic, offset in removed.items() if offset >= position.end}
         for topic in sorted(self._gone - late):
             if not self._has_expired(topic):
                 raise DumpError(f"{self.store_path}/consumequeue/{topic} has lost files; begin a new dump")

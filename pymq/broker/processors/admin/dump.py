@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pymq.broker.config_source import all_properties
 from pymq.broker.dumps import LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN
 from pymq.broker.request_fields import integer_field, text_field
+from pymq.errors import StoreError
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import OwnRequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -71,14 +72,14 @@ class DumpAdmin:
         complete = False
         try:
             await self._persist()
+            where = broker.store_path.stat()
             complete = True
-        except OSError as error:
-            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the tables cannot be written: {error}") from error
+        except (OSError, StoreError) as error:
+            raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the store cannot be written: {error}") from error
         finally:
             if not complete:
                 broker.dumps.end(lease)
         log.info("dump begun lease=%s peer=%s", lease, request.peer)
-        where = broker.store_path.stat()
         return {
             "lease": lease,
             "leaseMs": lease_ms,
@@ -104,6 +105,8 @@ class DumpAdmin:
         await broker.schedule.offsets.save()
         if broker.timer is not None:
             await broker.timer.save()
+        if not (broker.store_path / "checkpoint").exists():  # a new store's comes within a minute
+            await asyncio.get_running_loop().run_in_executor(broker.executor, broker.store.checkpoint)
 
     async def position(self, request: Request) -> dict[str, Any]:
         """How far the log goes. What was written when this was asked is below it: no file can be ahead of it."""
