@@ -69,8 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DumpError as error:
         return failed(str(error), error.exit_code, as_json=options.json)
     except OSError as error:
-        return failed(f"{error.filename or options.target or options.verify}: {error.strerror or error}", FAILED,
-                      as_json=options.json)  # fmt: skip
+        text = f"{error.filename or options.target or options.verify}: {error.strerror or error}"
+        more = "" if options.verify is not None else "; the same command continues the dump"
+        return failed(text + more, FAILED, as_json=options.json)
     except KeyboardInterrupt:
         return failed("interrupted; the same command continues it", FAILED, as_json=options.json)
 

@@ -7,6 +7,7 @@ in the middle of being written and is not looked at further than needed to see t
 
 from __future__ import annotations
 
+import bisect
 import mmap
 import os
 import struct
@@ -40,35 +41,28 @@ FILLER_SIZE = 0x7FFFFFFF  # a unit that belongs to no message
 
 
 class QueueReader:
-    """The units of one queue, by queue offset, over its files."""
+    """The units of one queue, by queue offset, over its files. Keeps one file open."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the queue's files.
+        """Look at the queue's files.
 
         Raises:
             FileNotFoundError: one was removed meanwhile.
         """
-        self.files: list[tuple[Path, int, os.stat_result]] = []  # path, base in bytes, stat
-        self._descriptors: list[int] = []
-        try:
-            for path in named_files(directory, OFFSET_NAME):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                self._descriptors.append(descriptor)
-                self.files.append((path, int(path.name), os.fstat(descriptor)))
-        except BaseException:
-            self.close()
-            raise
+        self.files = [(path, int(path.name), path.stat()) for path in named_files(directory, OFFSET_NAME)]
+        self._bases = [base for _, base, _ in self.files]
+        self._open: tuple[int, int] | None = None  # which file, descriptor
 
     def close(self) -> None:
-        """Let go of the files."""
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors.clear()
+        """Let go of the file. Idempotent."""
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
 
     @property
     def first(self) -> int:
         """The queue offset of the first unit there is room for."""
-        return self.files[0][1] // CQ_UNIT_SIZE if self.files else 0
+        return self._bases[0] // CQ_UNIT_SIZE if self.files else 0
 
     @property
     def limit(self) -> int:
@@ -79,13 +73,20 @@ class QueueReader:
         return (base + status.st_size) // CQ_UNIT_SIZE
 
     def unit(self, offset: int) -> tuple[int, int]:
-        """Physical offset and size; (0, 0) where nothing was written."""
+        """Physical offset and size; (0, 0) where nothing was written.
+
+        Raises:
+            FileNotFoundError: its file was removed meanwhile.
+        """
         at = offset * CQ_UNIT_SIZE
-        for (_, base, status), descriptor in zip(reversed(self.files), reversed(self._descriptors), strict=True):
-            if base <= at < base + status.st_size:
-                data = os.pread(descriptor, UNIT_HEAD.size, at - base)
-                return UNIT_HEAD.unpack(data) if len(data) == UNIT_HEAD.size else (0, 0)
-        return 0, 0
+        number = bisect.bisect_right(self._bases, at) - 1
+        if number < 0:
+            return 0, 0
+        if self._open is None or self._open[0] != number:
+            self.close()
+            self._open = number, os.open(self.files[number][0], os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(self._open[1], UNIT_HEAD.size, at - self._bases[number])
+        return UNIT_HEAD.unpack(data) if len(data) == UNIT_HEAD.size else (0, 0)
 
 
 def queue_end(queue: QueueReader, queue_id: int, log: LogReader, log_begin: int, position: int) -> int:

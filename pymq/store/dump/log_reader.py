@@ -148,7 +148,7 @@ def next_record(data: mmap.mmap, at: int, base: int, limit: int) -> int:
 def is_record(data: mmap.mmap, place: int, base: int) -> bool:
     """Whether a record begins at *place* of a file and says so."""
     try:
-        record = decode_record(data, at=place, checks=Check.OFFSET, physical_offset=base + place)
+        record = decode_record(memoryview(data), at=place, checks=Check.OFFSET, physical_offset=base + place)
     except CorruptRecordError:
         return False
     return isinstance(record, Record)
