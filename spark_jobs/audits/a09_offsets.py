@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
 from spark_jobs.audits.books import QUEUE
-from spark_jobs.audits.facts import facts_frame
+from spark_jobs.audits.facts import facts_frame, small
 from spark_jobs.audits.pairing import EARLIER, paired, pairs
 from spark_jobs.tables import Tables
 
@@ -59,13 +59,13 @@ def gone_back(now: DataFrame, before: DataFrame, resets: DataFrame, ends: DataFr
 
 def check(tables: Tables) -> DataFrame:
     """One finding for each offset that is wrong."""
-    offsets, ends = tables.table("offsets"), queue_ends(tables.kind("records"), tables.kind("queue"))
-    damaged = tables.table("config").where(F.col("path") == FILE).where("status not in ('ok', 'missing')")
+    offsets, ends = small(tables, "offsets"), queue_ends(tables.kind("records"), tables.kind("queue"))
+    damaged = small(tables, "config").where(F.col("path") == FILE).where("status not in ('ok', 'missing')")
     parts = [unreadable(damaged), beyond(outside(offsets, ends, facts_frame(tables)))]
     if tables.against is not None:
         couples = [pair for pair in pairs(tables) if pair.relation == EARLIER]
-        before = paired(tables, tables.against.table("offsets"), couples)
-        went_back = gone_back(offsets, before, tables.table("offset_resets").select(*ONE), ends)
+        before = paired(tables, small(tables.against, "offsets"), couples)
+        went_back = gone_back(offsets, before, small(tables, "offset_resets").select(*ONE), ends)
         parts.append(back(went_back))
     return union(parts, tables.spark)
 
@@ -118,12 +118,12 @@ def metrics(tables: Tables) -> DataFrame:
     ends = queue_ends(tables.kind("records"), tables.kind("queue"))
     behind = F.greatest(F.col("queue_end") - F.col("queue_offset"), F.lit(0))
     lag = (
-        tables.table("offsets")
+        small(tables, "offsets")
         .join(ends, list(QUEUE))
         .groupBy("store", "topic", "consumer_group")
         .agg(F.sum(behind).alias("value"))
     )
-    offsets = tables.table("offsets").groupBy("store").agg(F.count(F.lit(1)).alias("value"))
+    offsets = small(tables, "offsets").groupBy("store").agg(F.count(F.lit(1)).alias("value"))
     return measured(lag, CHECK, "lag", "value", label="consumer_group").unionByName(
         measured(offsets, CHECK, "offsets", "value")
     )

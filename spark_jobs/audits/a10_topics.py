@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pymq.broker.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
 from spark_jobs.audits.books import QUEUE
-from spark_jobs.audits.facts import facts_frame
+from spark_jobs.audits.facts import facts_frame, small
 from spark_jobs.tables import Tables
 
 CHECK: Final = "A10"
@@ -114,8 +114,8 @@ def out_of_reach(queues: DataFrame, topics: DataFrame, offsets: DataFrame) -> Da
 
 def check(tables: Tables) -> DataFrame:
     """One finding for each topic, queue or file that does not fit."""
-    topics, queues = tables.table("topics").cache(), filled(tables.kind("units"), facts_frame(tables))
-    damaged = tables.table("config").where(F.col("path").isin(*FILES)).where("status not in ('ok', 'missing')")
+    topics, queues = small(tables, "topics").cache(), filled(tables.kind("units"), facts_frame(tables))
+    damaged = small(tables, "config").where(F.col("path").isin(*FILES)).where("status not in ('ok', 'missing')")
     parts = [
         findings(
             damaged,
@@ -126,7 +126,7 @@ def check(tables: Tables) -> DataFrame:
             evidence=F.format_string("file %s at 0; its .bak was read instead", F.col("path")),
         ),
         findings(
-            unconfigured(queues, topics, tables.table("removed_topics")),
+            unconfigured(queues, topics, small(tables, "removed_topics")),
             CHECK,
             severity=WARNING,
             topic="topic",
@@ -153,7 +153,7 @@ def check(tables: Tables) -> DataFrame:
             actual=F.format_string("perm %d", F.col("perm")),
             evidence=F.lit(TOPICS_FILE),
         ),
-        unreached(out_of_reach(queues, topics, tables.table("offsets"))),
+        unreached(out_of_reach(queues, topics, small(tables, "offsets"))),
     ]
     return union(parts, tables.spark)
 
@@ -178,7 +178,7 @@ def unreached(queues: DataFrame) -> DataFrame:
 
 def metrics(tables: Tables) -> DataFrame:
     """Configured topics, and queues with messages."""
-    topics = tables.table("topics").groupBy("store").agg(F.count(F.lit(1)).alias("value"))
+    topics = small(tables, "topics").groupBy("store").agg(F.count(F.lit(1)).alias("value"))
     queues = filled(tables.kind("units"), facts_frame(tables)).groupBy("store").agg(F.count(F.lit(1)).alias("value"))
     return measured(topics, CHECK, "topics", "value").unionByName(
         measured(queues, CHECK, "queues_with_messages", "value")

@@ -3,8 +3,8 @@
 Proved: from the later beginning of the two to the earlier end, every record of the store is at the same place, and the
 same byte for byte, in the one it is compared with. The first record of each stretch that differs is named.
 
-Legal: one of them is longer (the lag is a metric), or begins later (retention). Bytes that belong to no record: what lies
-behind the end, and inside blank tails. Queues and index are each store's own and are checked by A3 to A7.
+Legal: one of them is longer (the lag is a metric), or begins later (retention). Bytes that belong to no record: what
+lies behind the end, and inside blank tails. Queues and index are each store's own and are checked by A3 to A7.
 
 Cost: both logs are read once for digests of 1 MiB; records are read only where those differ.
 """

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits.base import settled, wrapped_sum
-from spark_jobs.audits.facts import LONG_MAX, facts_frame
+from spark_jobs.audits.facts import LONG_MAX, facts_frame, small
 from spark_jobs.tables import ByteRange, Tables
 
 BUCKET_BITS: Final = 12
@@ -175,7 +175,7 @@ class Books:
         self.stores = facts_frame(tables)
         units = tables.kind("units")
         self.states = topic_states(
-            units, tables.kind("queue"), tables.table("topics"), tables.table("removed_topics")
+            units, tables.kind("queue"), small(tables, "topics"), small(tables, "removed_topics")
         ).cache()
         self.buckets = disagreeing(tables.kind("records"), units, self.stores, self.states).cache()
         self.is_empty = self.buckets.isEmpty()

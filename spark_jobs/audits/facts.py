@@ -120,7 +120,7 @@ def facts(tables: Tables) -> dict[str, Facts]:
         measured = {row.store: row for row in measure(tables.kind("range", "damage", "units")).collect()}
         tables.memo["facts"] = {
             page.store: facts_of(page.asDict(), measured.get(page.store))
-            for page in tables.table("checkpoint").collect()
+            for page in small(tables, "checkpoint").collect()
         }
     known: dict[str, Facts] = tables.memo["facts"]
     return known
@@ -173,4 +173,18 @@ def facts_of(page: Mapping[str, Any], measured: Row | None) -> Facts:
 
 def facts_frame(tables: Tables) -> DataFrame:
     """What joins need of them, a row a store."""
-    return tables.spark.createDataFrame([one.row() for one in facts(tables).values()], FRAME)
+    if "facts_frame" not in tables.memo:
+        rows = [one.row() for one in facts(tables).values()]
+        tables.memo["facts_frame"] = tables.spark.createDataFrame(rows, FRAME)
+    frame: DataFrame = tables.memo["facts_frame"]
+    return frame
+
+
+def small(tables: Tables, name: str) -> DataFrame:
+    """A table of the broker's small files, read once: each look at such a table starts processes anew otherwise."""
+    key = f"small {name}"
+    if key not in tables.memo:
+        frame = tables.table(name)
+        tables.memo[key] = tables.spark.createDataFrame(frame.collect(), frame.schema)
+    known: DataFrame = tables.memo[key]
+    return known

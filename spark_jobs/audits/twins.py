@@ -108,11 +108,10 @@ def differing_leaves(tables: Tables, couples: list[Pair]) -> Mapping[str, list[L
     """Of each store the leaves of its log that do not agree, and (with `agrees`) how many do."""
     assert tables.against is not None
     columns = ["store", "path", "position", "leaf_size", "digest"]
-    own = tables.table("leaves").where(F.col("path").startswith(LOG)).select(*columns)
-    others = paired(
-        tables, tables.against.table("leaves").where(F.col("path").startswith(LOG)).select(*columns), couples
+    own, theirs = (
+        one.table("leaves").where(F.col("path").startswith(LOG)).select(*columns) for one in (tables, tables.against)
     )
-    others = others.withColumnsRenamed({"leaf_size": "other_size", "digest": "other_digest"})
+    others = paired(tables, theirs, couples).withColumnsRenamed({"leaf_size": "other_size", "digest": "other_digest"})
     begin = F.regexp_extract("path", r"(\d+)$", 1).cast("long") + F.col("position")
     agrees = F.col("digest").eqNullSafe(F.col("other_digest")) & F.col("leaf_size").eqNullSafe(F.col("other_size"))
     rows = (
@@ -203,9 +202,8 @@ def said(found: DataFrame, check: str, whose: str) -> DataFrame:
 
     def record(topic: str, queue: str, offset: str, status: str) -> Column:
         whole = F.format_string("a record of %s, queue %d, offset %d (%s)", topic, queue, offset, status)
-        return F.when(F.col(topic).isNotNull(), whole).otherwise(
-            F.coalesce(F.col(status), F.lit("no record begins there"))
-        )
+        none = F.coalesce(F.col(status), F.lit("no record begins there"))
+        return F.when(F.col(topic).isNotNull(), whole).otherwise(none)
 
     others = F.when(F.col("records") > 1, F.format_string("; %d records differ from there on", "records")).otherwise("")
     own = record("topic", "queue_id", "queue_offset", "status")
