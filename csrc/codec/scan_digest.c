@@ -90,3 +90,17 @@ void pymq_scan_groups_clear(struct pymq_group_table *table) {
     memset(table->groups, 0, table->capacity * sizeof *table->groups);
     table->count = 0;
 }
+
+void pymq_scan_topics(const struct pymq_topic_table *table, int64_t *positions, int32_t *sizes) {
+    for (size_t place = 0; place < table->capacity; place++) {
+        const struct pymq_topic *topic = &table->topics[place];
+        positions[place] = topic->name_at;
+        sizes[place] = topic->used ? (int32_t)topic->name_size : -1;
+    }
+}
+
+void pymq_scan_topics_clear(struct pymq_topic_table *table) {
+    memset(table->topics, 0, table->capacity * sizeof *table->topics);
+    table->count = 0;
+    table->names_size = 0;
+}

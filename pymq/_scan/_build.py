@@ -188,7 +188,7 @@ size_t pymq_scan_leaves(const uint8_t *source, size_t size, size_t leaf_size, ui
 
 struct pymq_group { int64_t bucket; int64_t count; ...; };
 struct pymq_group_table { struct pymq_group *groups; size_t capacity; size_t count; };
-struct pymq_topic { uint32_t name_at; uint32_t name_size; bool used; ...; };
+struct pymq_topic { bool used; ...; };
 struct pymq_topic_table {
     struct pymq_topic *topics; size_t capacity; size_t count; uint8_t *names; size_t names_capacity; size_t names_size;
 };
@@ -201,6 +201,8 @@ size_t pymq_scan_fold(const uint8_t *source, const struct pymq_log_columns *colu
                       struct pymq_topic_table *topics, struct pymq_group_table *table);
 size_t pymq_scan_groups(const struct pymq_group_table *table, int32_t kind, const struct pymq_group_columns *columns);
 void pymq_scan_groups_clear(struct pymq_group_table *table);
+void pymq_scan_topics(const struct pymq_topic_table *table, int64_t *positions, int32_t *sizes);
+void pymq_scan_topics_clear(struct pymq_topic_table *table);
 
 void pymq_scan_unit_status(const struct pymq_queue_columns *columns, size_t count, uint8_t *status);
 struct pymq_unit_fault {

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pymq._scan._codec import Source, pointer
 from pymq._scan._native import ffi, lib
-from pymq._scan._rows import Buffer, LogRows, ints, longs
+from pymq._scan._rows import Buffer, LogRows, Pieces, gather, ints, longs
 
 GROUP_KINDS: Final[dict[str, int]] = {
     "records": lib.PYMQ_GROUP_RECORDS,
@@ -52,7 +52,7 @@ FOLD_COLUMNS: Final = (
 """The columns `Groups.fold` needs of a walk."""
 
 UNIT_SIZE: Final[int] = lib.PYMQ_CQ_UNIT_SIZE
-NAMES_SIZE: Final = 4 << 20
+NAMES_SIZE: Final = 1 << 20
 FAULTS_MAX: Final = 1024
 
 
@@ -101,7 +101,7 @@ class Groups:
     and `clear` before going on.
     """
 
-    def __init__(self, capacity: int = 1 << 14) -> None:
+    def __init__(self, capacity: int = 1 << 13) -> None:
         self._groups = ffi.new("struct pymq_group[]", capacity)
         self._table = ffi.new("struct pymq_group_table *", {"groups": self._groups, "capacity": capacity})
         self._places = ffi.new("struct pymq_topic[]", capacity)
@@ -164,18 +164,16 @@ class Groups:
             owners.append(owner)
         return int(lib.pymq_scan_groups(self._table, GROUP_KINDS[kind], target)), made
 
-    def topic_names(self) -> list[bytes]:
-        """Names by number; empty where there is none."""
-        places = self._places[0 : self._capacity]
-        names = bytes(ffi.buffer(self._names, self._topics.names_size))
-        return [names[one.name_at : one.name_at + one.name_size] if one.used else b"" for one in places]
+    def topic_names(self) -> Pieces:
+        """Names by number; none where a number has no topic."""
+        positions, sizes = bytearray(8 * self._capacity), bytearray(4 * self._capacity)
+        lib.pymq_scan_topics(self._topics, longs(positions), ints(sizes))
+        return gather(ffi.buffer(self._names), positions, sizes, self._capacity)
 
     def clear(self) -> None:
         """Forget groups and topics."""
         lib.pymq_scan_groups_clear(self._table)
-        if self._topics.count:
-            ffi.memmove(self._places, bytes(ffi.sizeof(self._places)), ffi.sizeof(self._places))
-            self._topics.count = self._topics.names_size = 0
+        lib.pymq_scan_topics_clear(self._topics)
 
 
 def unit_statuses(physical_offset: Buffer, size: Buffer, count: int) -> bytearray:

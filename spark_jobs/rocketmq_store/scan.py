@@ -38,7 +38,7 @@ from pymq import _scan
 from spark_jobs.rocketmq_store.bodies import compression_trouble
 from spark_jobs.rocketmq_store.index import IndexFile
 from spark_jobs.rocketmq_store.queues import UNIT_SIZE, QueueRange, queue_bytes
-from spark_jobs.rocketmq_store.records import DELAY_LEVELS, column_of, file_of, text_of
+from spark_jobs.rocketmq_store.records import DELAY_LEVELS, file_of, text_array, text_of
 from spark_jobs.rocketmq_store.schema import arrow_schema
 from spark_jobs.rocketmq_store.walk import Damage, LogRange, Stretch, walk_range
 
@@ -90,8 +90,7 @@ def groups_batch(groups: _scan.Groups, kind: str, fixed: dict[str, Any]) -> Iter
         width = pa.int64() if name in _scan.GROUP_LONGS else pa.int32()
         made[name] = pa.Array.from_buffers(width, count, [None, pa.py_buffer(columns[name])])
     if "topic" in made:
-        names = pa.array([text_of(name) for name in groups.topic_names()], pa.string())
-        made["topic"] = names.take(made["topic"])
+        made["topic"] = text_array(groups.topic_names()).take(made["topic"])
     for field in SCHEMA:
         if field.name not in made:
             made[field.name] = pa.repeat(pa.scalar(fixed.get(field.name), field.type), count)
@@ -109,16 +108,17 @@ def scan_log(one: LogRange, delay_levels: str = DELAY_LEVELS) -> Iterator[pa.Rec
     whole: dict[str, Any] = {"count": 0, "bytes": 0}
     for found in walk_range(one, lambda: rows, levels=levels, chunk_size=CHUNK_SIZE):
         if isinstance(found, Stretch):
-            add_stretch(whole, found)
+            whole["count"] += rows.count - found.first
+            whole["bytes"] += rows.position - rows.view("record_position")[found.first]
             if rows.notable_count:
                 yield from batch_of(list(notable_rows(one, found)))
             row = found.first
             while (row := groups.fold(found.source, rows, row)) < rows.count:
-                yield from drained_log(one, groups)
+                yield from drained_log(one, groups, whole)
         elif isinstance(found, Damage):
             yield from batch_of([damage_row(one, found)])
         else:
-            yield from drained_log(one, groups)
+            yield from drained_log(one, groups, whole)
             yield from batch_of(
                 [
                     {
@@ -135,20 +135,15 @@ def scan_log(one: LogRange, delay_levels: str = DELAY_LEVELS) -> Iterator[pa.Rec
             )
 
 
-def add_stretch(whole: dict[str, Any], found: Stretch) -> None:
-    """Count a stretch into the row of its range."""
-    rows, first = found.rows, found.first
-    times = pc.min_max(column_of(rows, "store_timestamp_ms", first)).as_py()
-    whole["count"] += rows.count - first
-    whole["bytes"] += rows.position - rows.view("record_position")[first]
-    whole["store_timestamp_min"] = min(whole.get("store_timestamp_min", times["min"]), times["min"])
-    whole["store_timestamp_max"] = max(whole.get("store_timestamp_max", times["max"]), times["max"])
-
-
-def drained_log(one: LogRange, groups: _scan.Groups) -> Iterator[pa.RecordBatch]:
-    """What was summed up so far, and start again."""
+def drained_log(one: LogRange, groups: _scan.Groups, whole: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """What was summed up so far, and start again; *whole* learns the times."""
     for kind in ("records", "keys", "traffic"):
-        yield from groups_batch(groups, kind, {"store": one.store, "kind": kind, "status": "ok"})
+        for batch in groups_batch(groups, kind, {"store": one.store, "kind": kind, "status": "ok"}):
+            if kind == "traffic":
+                for name, choose in zip(TIMES, (min, max), strict=True):
+                    values = batch.column(name).to_pylist()
+                    whole[name] = choose([*values, *([whole[name]] if name in whole else [])])
+            yield batch
     groups.clear()
 
 

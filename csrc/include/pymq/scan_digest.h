@@ -114,6 +114,12 @@ size_t pymq_scan_groups(const struct pymq_group_table *table, int32_t kind, cons
 /* Forget all groups. */
 void pymq_scan_groups_clear(struct pymq_group_table *table);
 
+/* Where each number's name stands in `names`: `capacity` positions and sizes, size -1 for numbers without a topic. */
+void pymq_scan_topics(const struct pymq_topic_table *table, int64_t *positions, int32_t *sizes);
+
+/* Forget all topics. */
+void pymq_scan_topics_clear(struct pymq_topic_table *table);
+
 /* ---- units and items --------------------------------------------------------------------------------- */
 
 enum pymq_unit_status {
