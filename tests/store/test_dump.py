@@ -452,13 +452,12 @@ def test_the_command_line_speaks_to_people_and_programs(store, tmp_path, capsys)
     assert "127.0.0.1:10911" in capsys.readouterr().out
 
 
-def test_a_terminal_gets_a_bar_and_a_file_plain_lines(monkeypatch):
+def test_a_terminal_gets_a_bar_and_a_file_plain_lines():
     """Goal: both are readable. Method: a report of three files in 10 s of a clock of ours, on both kinds of stream."""
     now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
     for terminal in (True, False):
         stream = io.StringIO()
-        bar = ProgressBar(stream, terminal=terminal)
+        bar = ProgressBar(stream, terminal=terminal, now_s=lambda: now[0])
         bar.begin("store", 3, 10 * MIB)
         for path in ("a", "b", "c"):
             now[0] += 3.0
