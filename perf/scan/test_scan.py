@@ -68,7 +68,7 @@ def plain_scan(source: bytes) -> dict[tuple[bytes, int, int], int]:
 def test_the_scan_passes_a_gigabyte_a_second_and_core(
     benchmark: Any, log: tuple[Path, int, int, int], say: Callable[[str], None]
 ) -> None:
-    """Goal: 1 GB/s per core with CRC and digests, 1 KiB bodies; > 50 times the plain decoder, which is what is asserted:
+    """Goal: 1 GB/s per core with CRC and digests, 1 KiB bodies; > 50 times the plain decoder. The ratio is asserted;
     rates are the machine's. Method: both over the same log, CPU seconds, best of several."""
     path, body_size, count, size = log
     scan = cpu_seconds(lambda: scan_log(range_of(path, size)))
