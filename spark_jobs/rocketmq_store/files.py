@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +25,10 @@ from pymq.errors import PymqError
 from pymq.store.layout import (
     INDEX_HEADER,
     INDEX_HEADER_SIZE,
+    INDEX_ITEM_SIZE,
     INDEX_NAME,
     INDEX_SEARCH_SIZE_MAX,
+    INDEX_SLOT_SIZE,
     OFFSET_NAME,
     find_queue_size,
     index_candidates,
@@ -179,7 +181,7 @@ def open_store(root: Path, name: str) -> StoreFiles:
     manifest = read_manifest(root)
     log_files = tuple(sized(path) for path in named_files(root / "commitlog", OFFSET_NAME))
     index_files = tuple(named_files(root / "index", INDEX_NAME))
-    slots, items = find_index_counts(index_files)
+    slots, items = stated_index_counts(manifest, index_files) or find_index_counts(index_files)
     if manifest is not None:
         check_complete(root, manifest)
     return StoreFiles(
@@ -246,7 +248,7 @@ def check_is_store(root: Path) -> None:
         raise NotAStoreError(f"{root}: no such directory")
     if not root.is_dir():
         raise NotAStoreError(f"{root}: a file; give the directory that has commitlog/ in it")
-    if (root / MANIFEST_PARTIAL).exists():
+    if (root / MANIFEST_PARTIAL).exists() and not (root / MANIFEST).exists():  # with both of them it is whole
         raise UnfinishedDumpError(
             f"{root}: a dump that is still being written, or was broken off; run pymq.store.dump on it again to end it"
         )
@@ -348,6 +350,19 @@ def check_log(root: Path, files: Sequence[LogFile]) -> int:
                 "a store has one mappedFileSizeCommitLog: put the files of each back together"
             )
     return size
+
+
+def stated_index_counts(manifest: Mapping[str, Any] | None, files: Sequence[Path]) -> tuple[int, int] | None:
+    """Slots and items as a dump's configuration has them, when an index file is as long as they say."""
+    stated = (manifest or {}).get("configuration")
+    if not isinstance(stated, dict):
+        return None
+    words = [str(stated.get(name, "")) for name in ("maxHashSlotNum", "maxIndexNum")]
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        return None
+    slots, items = int(words[0]), int(words[1])
+    size = INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE + items * INDEX_ITEM_SIZE
+    return (slots, items) if slots and any(path.stat().st_size == size for path in files) else None
 
 
 def find_index_counts(files: Sequence[Path]) -> tuple[int, int]:

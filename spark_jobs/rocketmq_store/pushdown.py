@@ -74,17 +74,19 @@ def narrow(wanted: Wanted, conjunct: Any, columns: Iterable[str]) -> Wanted:
     *columns* are those of the table that mean what Wanted says: a decoded table's `topic` may be another one.
     """
     kind = type(conjunct).__name__
-    path = getattr(conjunct, "attribute", ())
+    path: tuple[str, ...] = getattr(conjunct, "attribute", ())
     if len(path) != 1 or path[0] not in columns:
         return wanted
-    column, value = path[0], getattr(conjunct, "value", None)
+    column = path[0]
+    value: Any = getattr(conjunct, "value", None)
     if column in SETS and kind in ("EqualTo", "EqualNullSafe", "In"):
         attribute, of = SETS[column]
-        chosen = frozenset(value) - {None} if kind == "In" else frozenset([value])
+        chosen: frozenset[Any] = frozenset(value) - {None} if kind == "In" else frozenset([value])
         if not all(isinstance(one, of) and not isinstance(one, bool) for one in chosen):
             return wanted
         before = getattr(wanted, attribute)
-        return replace(wanted, **{attribute: chosen if before is None else before & chosen})
+        changes: dict[str, Any] = {attribute: chosen if before is None else before & chosen}
+        return replace(wanted, **changes)
     if column in SPANS:
         return narrow_span(wanted, kind, SPANS[column], value)
     return wanted

@@ -9,6 +9,7 @@ queue, `position` a byte of one file. Times are milliseconds since the epoch. A 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -283,7 +284,10 @@ def arrow_schema(table: str, *, body: str = "none", properties: str = "raw") -> 
     return pa.schema([pa.field(name, kind) for name, kind in columns])
 
 
-def pick(option: str, value: str, choices: dict[str, tuple[tuple[str, pa.DataType], ...]]) -> tuple:
+Columns = tuple[tuple[str, pa.DataType], ...]
+
+
+def pick(option: str, value: str, choices: Mapping[str, Columns]) -> Columns:
     """The choice called *value*, or an error that names all of them."""
     if value not in choices:
         raise ValueError(f"{option}={value!r}: it is one of {', '.join(choices)}")

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from spark_jobs.rocketmq_store import decoded, planner, small_tables, timers
 from spark_jobs.rocketmq_store.files import open_stores
 from spark_jobs.rocketmq_store.options import OptionError, Request, parse_options
-from spark_jobs.rocketmq_store.planner import IndexPart, LeafPart, LogPart, Part, QueuePart, SmallPart, TimerLogPart
+from spark_jobs.rocketmq_store.planner import IndexPart, LeafPart, LogPart, Part, QueuePart, TimerLogPart
 from spark_jobs.rocketmq_store.pushdown import ALL_ROWS, LONG_MAX, LONG_MIN, Wanted, narrow
 from spark_jobs.rocketmq_store.records import LogRange, RowFilter, read_records
 from spark_jobs.rocketmq_store.schema import spark_schema
@@ -129,7 +129,7 @@ class FilteringStoreReader(StoreReader):
         for one in filters:
             columns = PUSHED.get(table, PUSHED_ALWAYS)
             before, self.wanted = self.wanted, narrow(self.wanted, one, columns)
-            exact = type(one).__name__ in EXACT_KINDS and one.attribute[0] in EXACT.get(table, ())
+            exact = type(one).__name__ in EXACT_KINDS and getattr(one, "attribute", ("",))[0] in EXACT.get(table, ())
             if not exact or self.wanted == before:
                 yield one
 
@@ -150,7 +150,7 @@ def read_part(request: Request, part: Part, wanted: Wanted) -> Iterator[pa.Recor
             yield read_leaves(*file)
     elif isinstance(part, TimerLogPart):
         yield from timers.read_timer_log(*part)
-    elif isinstance(part, SmallPart) and request.table == "timerwheel":
+    elif request.table == "timerwheel":
         yield from timers.read_timer_wheel(part.stores)
     else:
         yield from small_tables.read_small(request.table, part.stores)

@@ -65,7 +65,7 @@ def is_unit(data: bytes, at: int) -> bool:
     if at + UNIT.size > len(data):
         return False
     size, _, magic = BLANK.unpack_from(data, at)  # the first three fields are as wide
-    return size == UNIT.size and not magic & ~MAGIC_BITS
+    return bool(size == UNIT.size and not magic & ~MAGIC_BITS)
 
 
 def is_blank(data: bytes, at: int) -> bool:
@@ -73,7 +73,7 @@ def is_blank(data: bytes, at: int) -> bool:
     if at + BLANK.size > len(data):
         return False
     left, _, magic = BLANK.unpack_from(data, at)
-    return magic == BLANK_MAGIC and left == len(data) - at
+    return bool(magic == BLANK_MAGIC and left == len(data) - at)
 
 
 def read_timer_wheel(stores: Iterable[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ def find_precision_ms(store: StoreFiles) -> int:
         with log[base].path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
             size, _, magic, written_ms, delay_ms, *_ = UNIT.unpack_from(data, last - base)
         if size == UNIT.size and not magic & ~MAGIC_BITS and (written_ms + delay_ms) % time == 0:
-            return max((written_ms + delay_ms) // time, 1)
+            return max(int(written_ms + delay_ms) // time, 1)
     configured = (store.manifest or {}).get("configuration")
     text = str(configured.get("timerPrecisionMs", "")) if isinstance(configured, dict) else ""
     return int(text) if text.isdecimal() and 0 < int(text) < 1 << 31 else PRECISION_MS

@@ -131,6 +131,18 @@ def test_damaged_count_of_one_file_does_not_hide_the_layout_of_the_others(golden
     assert find_index_counts([first, *others]) == (100, 200)
 
 
+def test_dump_states_the_layout_of_its_index(golden: Path):
+    """Goal: what the broker said needs no guess. Method: every item damaged; stated counts that fit, and not."""
+    for path in (golden / "index").iterdir():
+        path.write_bytes(path.read_bytes()[:440] + b"\x55" * 4000)
+    found = []
+    for slots in ("100", "99", "many"):
+        write_manifest(golden, log_end=131_072, configuration={"maxHashSlotNum": slots, "maxIndexNum": "200"})
+        (store,) = open_stores([golden])
+        found.append((store.index_slots, store.index_items))
+    assert found == [(100, 200), (0, 0), (0, 0)]
+
+
 def test_index_without_items_has_the_usual_counts(tmp_path: Path):
     """Goal: a fresh index is no error. Method: a file of zeros, of the embedded store's default length."""
     path = tmp_path / "20261116015600332"
