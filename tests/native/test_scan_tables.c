@@ -100,13 +100,13 @@ static void test_golden_records_and_units_have_the_same_digest(void) {
     uint8_t *bytes;
     CHECK_EQ(fold_golden(&topic_names, &table), 325);
     for (int32_t topic = 0; topic < TABLE_SIZE; topic++) {
-        if (topics[topic].used && topics[topic].name_size == 7 &&
-            memcmp(names + topics[topic].name_at, "GoldenA", 7) == 0) {
-            records = find(PYMQ_GROUP_RECORDS, 0, 0, topic);
+        if (topics[topic].used && topics[topic].name_size == 19 &&
+            memcmp(names + topics[topic].name_at, "SCHEDULE_TOPIC_XXXX", 19) == 0) {
+            records = find(PYMQ_GROUP_RECORDS, 17, 0, topic);
         }
     }
     CHECK(records != NULL);
-    bytes = check_read_file(GOLDEN "consumequeue/GoldenA/0/00000000000000000000", &size);
+    bytes = check_read_file(GOLDEN "consumequeue/SCHEDULE_TOPIC_XXXX/17/00000000000000000000", &size);
     size = pymq_scan_written(bytes, size);
     size = (size + PYMQ_CQ_UNIT_SIZE - 1) / PYMQ_CQ_UNIT_SIZE;
     if (records != NULL) {

@@ -156,8 +156,8 @@ void pymq_scan_items(const uint8_t *source, size_t count, const struct pymq_inde
 
 /* Hold the chains against what putting the items in order would have made: the previous of an item is the one before it
  * in its slot. Rows are the items from `first_item` on; `newest` has a number for each of `slot_count` (> 0) slots,
- * zeros before the first items and kept between calls. Items of `moves` are taken to belong to the slot given there. Returns
- * how many faults there are; the first `fault_max` are filled. */
+ * zeros before the first items and kept between calls. Items of `moves` are taken to belong to the slot given there.
+ * Returns how many faults there are; the first `fault_max` are filled. */
 size_t pymq_scan_chain_items(const int32_t *key_hash, const int32_t *previous, size_t count, int32_t first_item,
                              int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
                              int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
