@@ -46,9 +46,9 @@ PAUSE_S = 0.012  # between what a client of a storm does: a store of some thousa
 SETTINGS = {
     "mappedFileSizeCommitLog": str(1 << 15),
     "mappedFileSizeConsumeQueue": str(20 * 64),
-    "maxHashSlotNum": "97",
-    "maxIndexNum": "400",
-    "mappedFileSizeTimerLog": "4096",
+    "maxHashSlotNum": "499",
+    "maxIndexNum": "2000",
+    "mappedFileSizeTimerLog": str(1 << 15),
     "maxMessageSize": str(1 << 13),
     "recallMessageEnable": "true",
     "enablePropertyFilter": "true",
