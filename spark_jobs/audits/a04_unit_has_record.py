@@ -63,7 +63,7 @@ def unfounded(places: DataFrame, stores: DataFrame, units: DataFrame) -> DataFra
         F.when(~F.col("is_there"), "elsewhere").when(~F.col("size_agrees"), "size").when(~F.col("tags_agree"), "tags")
     )
     expired = (
-        (F.col("unit_offset") < F.col("log_begin"))
+        F.col("unit_offset").between(F.lit(0), F.col("log_begin") - 1)
         & (F.coalesce("was_in", F.lit(0)) == 0)
         & (F.coalesce("came_in_at", F.lit(2**63 - 1)) >= F.col("queue_offset"))
     )

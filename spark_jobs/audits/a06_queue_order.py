@@ -47,6 +47,8 @@ def out_of_order(offsets: Sequence[int]) -> list[int]:
     before = [-1] * len(offsets)
     for at, offset in enumerate(offsets):
         length = bisect_left(ends, offset)
+        if length < len(ends) and ends[length] == offset:
+            continue  # of two that are equal the later one is wrong
         before[at] = places[length - 1] if length else -1
         if length == len(ends):
             ends.append(offset)

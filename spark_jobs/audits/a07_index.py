@@ -54,10 +54,14 @@ def unserved(missing: DataFrame, broken: DataFrame, taggers: DataFrame, complete
     lost = whole.groupBy("store", "file").agg(F.sum((~F.col("is_partial")).cast("int")).alias("lost"))
     overwritten = F.col("file").isNotNull() & (F.col("lost") <= F.col("spare"))
     behind = F.col("is_complete") & (F.col("physical_offset") > F.col("index_end"))
-    return whole.join(
-        F.broadcast(lost.withColumnRenamed("store", "in").withColumnRenamed("file", "of")),
-        (F.col("store") == F.col("in")) & F.col("file").eqNullSafe(F.col("of")),
-    ).where(F.col("is_partial") | overwritten | F.coalesce(behind, F.lit(False)))
+    return (
+        whole.join(
+            F.broadcast(lost.withColumnRenamed("store", "in").withColumnRenamed("file", "of")),
+            (F.col("store") == F.col("in")) & F.col("file").eqNullSafe(F.col("of")),
+        )
+        .where(F.col("is_partial") | overwritten | F.coalesce(behind, F.lit(False)))
+        .withColumn("is_behind", F.coalesce(behind, F.lit(False)) & ~F.col("is_partial"))
+    )
 
 
 def check(tables: Tables) -> DataFrame:
@@ -110,12 +114,14 @@ def broken_items(unmatched: DataFrame) -> DataFrame:
 
 
 def lost_keys(lost: DataFrame) -> DataFrame:
-    """Findings of keys without an item, one a record."""
-    found = lost.groupBy("store", "physical_offset").agg(
-        F.first("topic").alias("topic"),
-        F.first("queue_id").alias("queue_id"),
+    """Findings of keys without an item: one a record, and one for all records behind the end of the index."""
+    one = F.when(~F.col("is_behind"), F.col("physical_offset"))
+    found = lost.groupBy("store", one.alias("one")).agg(
+        F.min("physical_offset").alias("physical_offset"),
+        F.min_by("topic", "physical_offset").alias("topic"),
+        F.min_by("queue_id", "physical_offset").alias("queue_id"),
         F.count(F.lit(1)).alias("keys"),
-        F.min("key").alias("key"),
+        F.min_by("key", "physical_offset").alias("key"),
     )
     return findings(
         found,

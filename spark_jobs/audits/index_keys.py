@@ -155,6 +155,8 @@ def unmatched_items(items: DataFrame, keys: DataFrame, stores: DataFrame, damage
 def missing_keys(keys: DataFrame, items: DataFrame, files: DataFrame, stores: DataFrame) -> DataFrame:
     """Keys without an item, where neither the ends of the index nor recovery excuse that.
 
+    A store with an index file whose header makes no sense is left out: what that file holds is not known.
+
     Columns of KEYS, `file` (the index file in whose span the record lies; null between two), `is_partial` (other keys
     of the record have items), and `spare`: items of that file that stand there twice.
     """
@@ -177,14 +179,16 @@ def missing_keys(keys: DataFrame, items: DataFrame, files: DataFrame, stores: Da
     )
     ends = spans.groupBy("store").agg(
         F.min("first_item").alias("index_begin"),
-        F.collect_set("last_item").alias("ends"),
+        F.array_union(F.collect_set("first_item"), F.collect_set("last_item")).alias("ends"),
         F.max("last_item").alias("index_end"),
     )
+    unread = files.where("status = 'bad_header'").select("store").distinct()
     lacking = (
         counted.where("there < wanted")
+        .join(F.broadcast(unread), "store", "left_anti")
         .join(F.broadcast(ends), "store")
         .where(F.col("physical_offset") > F.col("index_begin"))
-        # A record whose other keys went into a file that is gone: the last of a file that is not the last.
+        # A record whose other keys went into a file that is gone stands at the end, or at the beginning, of its file.
         .where(~F.array_contains("ends", F.col("physical_offset")) | (F.col("physical_offset") == F.col("index_end")))
         .join(F.broadcast(stores), "store")
         .where(F.col("physical_offset") < F.col("judged_end"))
