@@ -1,7 +1,7 @@
 /* XXH3-64 with seed 0: the digest of bodies and of a dump's leaves.
  *
  * Fast and well spread, not cryptographic: it finds accidents, not forgeries. The value is that of the reference
- * implementation (tests/native/test_twin_xxh3.py holds it against one), so a manifest can be checked with other tools.
+ * implementation (tests/native/test_scan_twin.py holds it against one), so a manifest can be checked with other tools.
  */
 #ifndef PYMQ_XXH3_H
 #define PYMQ_XXH3_H
