@@ -101,7 +101,7 @@ def test_a_broker_killed_under_a_dump_is_a_clear_error_and_the_dump_goes_on_afte
     dump = tmp_path / "dump"
     with BrokerProcess(tmp_path, *SIZES) as broker, Wire(broker.port) as wire:
         acknowledged = send_many(wire, COUNT)
-        dumper = start_dump(f"127.0.0.1:{broker.port}", dump, "--lease", "1")
+        dumper = start_dump(f"127.0.0.1:{broker.port}", dump, "--lease", "3")
         until(lambda: copied(dump) >= 2 * MIB)
         broker.stop(9)
         _, errors = dumper.communicate(timeout=60)

@@ -43,6 +43,7 @@ class Lease:
         complete = False
         try:
             self.answer = self._begin()
+            self._lease_ms = int(self.answer["leaseMs"])  # within what the broker allows
             complete = True
         finally:
             if not complete:
@@ -72,6 +73,8 @@ class Lease:
                 f"{self.address} does not know the request for dumps: it is no pymq broker, or an older one; stop it "
                 "and give its store's directory instead"
             )
+        if response.code == ResponseCode.ILLEGAL_OPERATION:
+            raise DumpError(f"{self.address}: {response.remark}; repeat the command to continue")
         if response.code != ResponseCode.SUCCESS:
             raise DumpError(f"the broker at {self.address} refuses: {response.remark}")
         answer = json.loads(response.body)

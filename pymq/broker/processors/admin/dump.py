@@ -149,7 +149,8 @@ class DumpAdmin:
         lease_ms = self._lease_ms(command)
         if not self._broker.dumps.renew(text_field(command, "lease"), lease_ms):
             raise RemotingError(
-                ResponseCode.ILLEGAL_OPERATION, "the lease has expired: files may have been removed; begin again"
+                ResponseCode.ILLEGAL_OPERATION,
+                "the lease has expired, files may have been removed since; begin gives another",
             )
         return lease_ms
 
