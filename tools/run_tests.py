@@ -54,16 +54,22 @@ def run_side_by_side(apart: Mapping[str, Sequence[str]], others: Sequence[str]) 
     return next((status for status in statuses if status not in (0, NO_TESTS)), 0)
 
 
+def groups() -> tuple[dict[str, list[str]], list[str]]:
+    """Pytest's arguments for the groups apart, by what they are, and for the others."""
+    apart = {
+        f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
+        f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in CLIENTS)],
+        f"the tests of {SPARK}": [SPARK],
+    }
+    return apart, ["tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"]
+
+
 def main(arguments: Sequence[str]) -> int:
     """One process or several."""
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
-    apart = {
-        f"the tests of {', '.join(CLIENTS)}": pytest_command(*CLIENTS),
-        f"the other tests of {INTEROP}": pytest_command(INTEROP, *(f"--ignore={path}" for path in CLIENTS)),
-        f"the tests of {SPARK}": pytest_command(SPARK),
-    }
-    return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"))
+    apart, others = groups()
+    return run_side_by_side({name: pytest_command(*words) for name, words in apart.items()}, pytest_command(*others))
 
 
 if __name__ == "__main__":
