@@ -62,7 +62,7 @@ def gather(tables: Tables) -> Story:
     topic = F.col("topic")
     outside = ~topic.isin(*meaning.INNER_TOPICS, meaning.CHECK_MAX_TIME_TOPIC)
     prepared = (F.col("is_half") == "true") & (F.col("sys_flag").bitwiseAND(F.lit(12)) != meaning.COMMIT_FLAG)
-    offsets = tables.table("offsets").where(
+    offsets = meaning.table(tables, "offsets").where(
         (F.col("consumer_group") == GROUP) & (topic == meaning.HALF_TOPIC) & (F.col("queue_id") == HALF_QUEUE)
     )
     return Story(
@@ -70,7 +70,7 @@ def gather(tables: Tables) -> Story:
         marked.where(meaning.is_committed()),
         marked.where(topic == meaning.CHECK_MAX_TIME_TOPIC),
         marked.where(outside & prepared & meaning.is_first_copy()),
-        meaning.kept(tables, "op", lambda: tables.table("op")),
+        meaning.table(tables, "op"),
         offsets.select("store", F.col("queue_offset").alias("progress")),
         meaning.moments(tables),
     )
@@ -310,7 +310,7 @@ def ops_astray(story: Story) -> DataFrame:
 
 def judge(story: Story) -> list[DataFrame]:
     """All findings, one frame a rule."""
-    halves = decided(story)
+    halves = decided(story).persist()
     return [
         without_half(story),
         committed_twice(story, halves),

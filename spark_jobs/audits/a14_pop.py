@@ -57,7 +57,7 @@ class Pops(NamedTuple):
 
 def gather(tables: Tables, rows: DataFrame, popped: list[str]) -> Pops:
     """The frames of these stores; *popped* are the topics with check-points."""
-    offsets = tables.table("offsets").where(
+    offsets = meaning.table(tables, "offsets").where(
         (F.col("consumer_group") == GROUP) & F.col("topic").startswith(meaning.REVIVE_PREFIX)
     )
     return Pops(
@@ -69,8 +69,8 @@ def gather(tables: Tables, rows: DataFrame, popped: list[str]) -> Pops:
             F.col("status").isin("ok", "bad_crc")
         ),
         offsets.select("store", F.col("queue_id").alias("revive_queue_id"), F.col("queue_offset").alias("progress")),
-        tables.table("topics").select("store", "topic").distinct(),
-        tables.table("groups").select("store", "consumer_group").distinct(),
+        meaning.table(tables, "topics").select("store", "topic").distinct(),
+        meaning.table(tables, "groups").select("store", "consumer_group").distinct(),
         meaning.moments(tables),
     )
 
@@ -103,7 +103,7 @@ def covered(pops: Pops) -> DataFrame:
         F.coalesce("bit_map", F.lit(0)).alias("bit_map"),
         revive_time().alias("revive_ms"),
     )
-    in_map = (F.col("at") < 32) & (F.shiftright("bit_map", F.col("at")).bitwiseAND(F.lit(1)) == 1)
+    in_map = (F.col("at") < 32) & F.expr("(shiftright(bit_map, at) & 1) = 1")
     return (
         each.join(acks, [*POP, "queue_offset"], "left")
         .join(F.broadcast(pops.progress), ["store", "revive_queue_id"], "left")
@@ -255,7 +255,7 @@ def judge(pops: Pops) -> list[DataFrame]:
 
 def popck(tables: Tables) -> DataFrame:
     """The revive topics, decoded; kept."""
-    return meaning.kept(tables, "popck", lambda: tables.table("popck"))
+    return meaning.table(tables, "popck")
 
 
 def check(tables: Tables) -> DataFrame:

@@ -18,7 +18,7 @@ And of what is over:
 
 Legal: wheels of stores that were not stopped (made again from the log), units beyond what the checkpoint vouches for,
 messages delivered twice (a crash between), units of messages that retention removed, slots beyond the log's last record
-(a running broker's dump copies the timers a moment later).
+(a running broker's dump copies the timers a moment later), a timer log that is not there at all (it is made again).
 
 Cannot be proved: that a recall came in time, and anything about a store without `config/timercheck`.
 
@@ -58,8 +58,8 @@ def gather(tables: Tables) -> Timers:
     """The frames of these stores. A store without a checkpoint of timers is left out."""
     marked = meaning.marked(tables)
     topic = F.col("topic")
-    slots = meaning.kept(tables, "timerwheel", lambda: tables.table("timerwheel"))
-    check_points = tables.table("timercheck").where((F.col("status") == "ok") & (F.col("read_timestamp") > 0))
+    slots = meaning.table(tables, "timerwheel")
+    check_points = meaning.table(tables, "timercheck").where((F.col("status") == "ok") & (F.col("read_timestamp") > 0))
     precision = slots.groupBy("store").agg(F.max("precision_ms").alias("precision_ms"))
     state = (
         check_points.join(meaning.moments(tables), "store")
@@ -71,7 +71,7 @@ def gather(tables: Tables) -> Timers:
         )
     )  # fmt: skip
     return Timers(
-        meaning.kept(tables, "timerlog", lambda: tables.table("timerlog").where(F.col("status") == "ok")),
+        meaning.table(tables, "timerlog").where(F.col("status") == "ok"),
         slots,
         F.broadcast(meaning.kept(tables, "timer_state", lambda: state)),
         marked.where(topic == meaning.TIMER_TOPIC),
@@ -217,7 +217,9 @@ def message_without_unit(timers: Timers, units: DataFrame) -> DataFrame:
         .withColumn("slot", slot_of(F.col("timer_out_ms")))
         .join(units.select("store", "physical_offset").distinct(), ["store", "physical_offset"], "left_anti")
     )
-    to_come = waiting.where(F.col("slot") >= F.col("read_timestamp"))
+    # A store without any timer log (a copy of the commit log and the tables) has its timers made again from the topic.
+    has_log = timers.units.select("store").distinct()
+    to_come = waiting.where(F.col("slot") >= F.col("read_timestamp")).join(has_log, "store", "left_semi")
     # A running broker's dump has the timers as they were a moment after the log: what fell due then is not judged.
     over = waiting.where(
         (F.col("slot") < F.col("read_timestamp"))

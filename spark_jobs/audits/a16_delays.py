@@ -60,7 +60,7 @@ def gather(tables: Tables) -> Delays:
     return Delays(
         marked.where(topic == meaning.SCHEDULE_TOPIC),
         marked.where(is_delivered),
-        tables.table("delay_offsets"),
+        meaning.table(tables, "delay_offsets"),
         meaning.moments(tables),
     )
 

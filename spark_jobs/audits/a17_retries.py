@@ -86,14 +86,13 @@ def gather(tables: Tables) -> Lines:
     places = there.limit(RANGES_MAX + 1).collect()
     if len(places) <= RANGES_MAX:
         ranges = [ByteRange(place.store, place.origin, place.origin + 1) for place in places]
-        origins = tables.records(ranges) if ranges else tables.table("commitlog", ranges="[]")
-        origins = origins.select(*ORIGIN_COLUMNS)
+        origins = tables.records(ranges).select(*ORIGIN_COLUMNS)
     else:
         wanted = there.withColumnRenamed("origin", "physical_offset")
         origins = tables.table("commitlog", columns=ORIGIN_COLUMNS).join(wanted, ["store", "physical_offset"])
-    groups = tables.table("groups").select("store", F.col("consumer_group").alias("group"), "retry_max_times")
+    groups = meaning.table(tables, "groups").select("store", F.col("consumer_group").alias("group"), "retry_max_times")
     hosts = lines.select("store", F.col("store_host").alias("host")).distinct()
-    return Lines(lines, origins, hosts, groups, meaning.moments(tables))
+    return Lines(lines, meaning.kept(tables, "origins", lambda: origins), hosts, groups, meaning.moments(tables))
 
 
 def place() -> dict[str, Column | str]:

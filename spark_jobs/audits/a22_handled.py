@@ -155,15 +155,17 @@ def handled(tables: Tables) -> DataFrame:
 def check(tables: Tables) -> DataFrame:
     """What groups passed over, and what they handled that is not there."""
     lines = handled(tables)
-    popping = tables.table("popck").where(F.col("consumer_group").isNotNull()).select("store", "consumer_group")
-    removed = tables.table("removed_topics").select("store", "topic")
+    popping = (
+        meaning.table(tables, "popck").where(F.col("consumer_group").isNotNull()).select("store", "consumer_group")
+    )
+    removed = meaning.table(tables, "removed_topics").select("store", "topic")
     judged = lines.join(popping.distinct(), ["store", "consumer_group"], "left_anti").join(
         F.broadcast(removed.distinct()), ["store", "topic"], "left_anti"
     )
     acknowledged = place_lines(tables, ("A",))
     return union(
         [
-            skipped(judged, tables.table("offsets"), records_of(tables)),
+            skipped(judged, meaning.table(tables, "offsets"), records_of(tables)),
             phantom(lines),
             changed(lines.where(F.col("judged") == JUDGED), acknowledged),
         ],

@@ -81,18 +81,18 @@ def check(tables: Tables) -> DataFrame:
     couples = [pair for pair in pairs(tables) if pair.relation == EARLIER]
     if tables.against is None or not couples:
         return none_found(tables.spark)
-    removed = tables.table("removed_topics").select("store", "topic").distinct()
-    now = behind(tables.table("offsets"), meaning.queue_bounds(tables)).join(
+    removed = meaning.table(tables, "removed_topics").select("store", "topic").distinct()
+    now = behind(meaning.table(tables, "offsets"), meaning.queue_bounds(tables)).join(
         F.broadcast(removed), ["store", "topic"], "left_anti"
     )
-    before = paired(tables, tables.against.table("offsets"), couples)
+    before = paired(tables, meaning.table(tables.against, "offsets"), couples)
     bounds_before = paired(tables, meaning.queue_bounds(tables.against), couples)
-    return judge(missed(now, before, bounds_before, tables.table("offset_resets")))
+    return judge(missed(now, before, bounds_before, meaning.table(tables, "offset_resets")))
 
 
 def metrics(tables: Tables) -> DataFrame:
     """What each group has missed, whenever that was."""
-    gone = behind(tables.table("offsets"), meaning.queue_bounds(tables))
+    gone = behind(meaning.table(tables, "offsets"), meaning.queue_bounds(tables))
     counts = gone.groupBy("store", "consumer_group").agg(F.sum(F.col("first") - F.col("queue_offset")).alias("value"))
     return measured(counts, CHECK, "gone unread", "value", label="consumer_group")
 

@@ -22,7 +22,7 @@ from functools import reduce
 from operator import and_
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from pymq.broker.names import (
@@ -36,6 +36,7 @@ from pymq.broker.names import (
     SYSTEM_GROUP_PREFIX,
     TIMER_TOPIC,
 )
+from spark_jobs.audits.facts import facts
 from spark_jobs.tables import Tables
 
 __all__ = [
@@ -57,10 +58,13 @@ __all__ = [
     "moments",
     "queue_bounds",
     "same",
+    "table",
     "text",
 ]
 
 OVERDUE_MS = 180_000
+# log_end is a dump's position, null for a plain directory; now_ms is null where there is no record.
+MOMENTS = "store string, log_begin long, log_end long, abort boolean, dump string, now_ms long, running_since long"
 MINUTE_MS = 60_000
 INNER_TOPICS = (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)  # where messages wait for something
 COMMIT_FLAG, TRANSACTION_BITS = 8, 12
@@ -139,28 +143,41 @@ def text(values: Iterable[str]) -> str:
     return json.dumps(sorted(values))
 
 
+def table(tables: Tables, name: str) -> DataFrame:
+    """A table that is small, or asked for by several rules; kept: each use of one that is not is planned anew."""
+    return kept(tables, f"table {name}", lambda: tables.table(name))
+
+
 def moments(tables: Tables) -> DataFrame:
-    """One row a store: `log_begin`, `now_ms` (its last record's time; null when it has none), `running_since`; kept."""
+    """One row a store, as MOMENTS says; worked out once."""
+    if "moments" not in tables.memo:
+        since = runs_of((row.store, row.bucket) for row in minutes(tables))
+        rows = [
+            (name, one.log_begin, one.stated_end, one.abort, one.dump, one.last_store_timestamp, since.get(name))
+            for name, one in facts(tables).items()
+        ]
+        tables.memo["moments"] = tables.spark.createDataFrame(rows, MOMENTS)
+    frame: DataFrame = tables.memo["moments"]
+    return frame
 
-    def make() -> DataFrame:
-        state = tables.table("checkpoint").select("store", "log_begin", "log_end", "abort", "dump")
-        last = tables.kind("range").groupBy("store").agg(F.max("store_timestamp_max").alias("now_ms"))
-        runs = runs_of(tables.kind("traffic").select("store", "bucket"))
-        return state.join(last, "store", "left").join(runs, "store", "left")
 
-    return kept(tables, "moments", make)
+def minutes(tables: Tables) -> list[Row]:
+    """The minutes in which each store was written to."""
+    return tables.kind("traffic").select("store", "bucket").distinct().collect()
 
 
-def runs_of(minutes: DataFrame) -> DataFrame:
-    """`running_since` of each store: where the last stretch of minutes (`bucket`) without a gap begins."""
-    by_store = Window.partitionBy("store").orderBy("bucket")
-    stretches = (
-        minutes.distinct()
-        .withColumn("stretch", F.col("bucket") - F.row_number().over(by_store))
-        .groupBy("store", "stretch")
-        .agg(F.min("bucket").alias("first"))
-    )
-    return stretches.groupBy("store").agg((F.max("first") * MINUTE_MS).alias("running_since"))
+def runs_of(written: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Since when each store was written to without a gap, in ms: where its last stretch of minutes begins."""
+    found: dict[str, set[int]] = {}
+    for store, minute in written:
+        found.setdefault(store, set()).add(minute)
+    since = {}
+    for store, minutes_ in found.items():
+        first = max(minutes_)
+        while first - 1 in minutes_:
+            first -= 1
+        since[store] = first * MINUTE_MS
+    return since
 
 
 def is_overdue(due: Column) -> Column:
