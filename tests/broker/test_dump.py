@@ -413,6 +413,32 @@ def test_an_interrupted_dump_of_a_broker_keeps_its_position(broker, wire, tmp_pa
     assert take_dump(address_of(broker), tmp_path / "dump").already
 
 
+@pytest.mark.parametrize(("kind", "goes_on"), [("commitlog", True), ("consumequeue", False)])
+def test_files_that_are_copied_may_go_between_two_attempts_and_others_may_not(broker, wire, tmp_path, kind, goes_on):
+    """Goal: what is in the dump is not needed any more. Method: end an attempt behind the first log file, or before it;
+    let retention take that file; go on."""
+    fill_and_age(broker, wire)
+    expected = int(broker.store.watermarks()["written"])
+
+    class Ending(Silent):
+        def file_done(self, path):
+            if path.startswith(kind):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_dump(address_of(broker), tmp_path / "dump", report=Ending())
+    broker.dumps._expires_s.clear()  # as if it were a minute later
+    assert broker.store.remove_oldest() == 0
+    if not goes_on:
+        with pytest.raises(DumpError, match="retention removed it"):
+            take_dump(address_of(broker), tmp_path / "dump")
+        return
+    result = take_dump(address_of(broker), tmp_path / "dump")
+    assert (result.manifest.log_begin, result.manifest.log_end) == (0, expected)
+    assert verify_dump(tmp_path / "dump")[1] == []
+    assert len(read_store(tmp_path / "dump")) == 40
+
+
 def test_a_dump_of_another_log_is_not_continued(broker, wire, tmp_path):
     """Goal: two logs do not mix. Method: another store at the same path between two attempts."""
     wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"one")

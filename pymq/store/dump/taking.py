@@ -133,6 +133,7 @@ class Taking:
         for job in jobs:
             self._origin.check()
             self._run_one(job)
+        self._check_left({job.path for job in jobs})
         for job in self._origin.last_jobs(position, self._journal, self._target):
             self._copier.run(job)
         self._origin.finish()
@@ -181,6 +182,19 @@ class Taking:
                     f"{job.path} was removed from {self._origin.store_path} while it was copied (a disk that is too "
                     "full comes before a dump); remove the target and begin again"
                 ) from error
+
+    def _check_left(self, paths: set[str]) -> None:
+        """What an earlier attempt copied and the source has no more (retention) is in the dump, if it is whole.
+
+        Raises:
+            DumpRefusedError: it is not.
+        """
+        for path, entry in list(self._journal.finished.items()):
+            if path not in paths and path not in self._journal.early and not self._copier.matches(entry):
+                raise DumpRefusedError(
+                    f"{self._target}/{path} is damaged, and the source does not have it any more; remove "
+                    f"{self._target} and begin again"
+                )
 
     def _manifest(self, position: Position) -> Manifest:
         head = self._journal.head
