@@ -5,6 +5,7 @@ A place is named by whichever offset is known:
     --physical-offset N             a byte of the commit log
     --queue TOPIC QUEUE OFFSET      a unit of a queue, and the record it leads to
     --timer-log N                   a unit of the timer log, and the record it leads to
+    --index-item PATH NUMBER        an item of an index file, and the record it leads to
     --file PATH --position N        a byte of any file below the store: index, checkpoint, configuration, …
 
 A record is shown field by field with its bytes, then body and properties as a hex dump; damage is shown as far as it
@@ -26,9 +27,10 @@ from typing import NamedTuple, NoReturn
 
 from pymq import _scan
 from pymq.errors import ConfigError, PymqError, StoreError
-from pymq.store.layout import OFFSET_NAME, named_files
+from pymq.store.layout import INDEX_HEADER_SIZE, INDEX_NAME, INDEX_SLOT_SIZE, OFFSET_NAME, named_files
 from spark_jobs.report.summary import printable
 from spark_jobs.report.svg import time_text
+from spark_jobs.rocketmq_store.files import find_index_counts
 
 LINE = 16  # bytes of a line of the dump
 SHOWN_DEFAULT = 256
@@ -37,6 +39,7 @@ RECORD_SIZE_MAX = 64 * 1024 * 1024
 SEARCH_SIZE = 16 * 1024 * 1024  # how far the next record is looked for
 MAGICS = {_scan.MAGIC_V1: "v1", _scan.MAGIC_V2: "v2", _scan.MAGIC_BLANK: "blank tail"}
 UNIT = struct.Struct(">qiq")  # physical offset, size, tags code
+ITEM = struct.Struct(">iqii")  # key hash, physical offset, seconds, previous item
 FILLER_SIZE = 0x7FFFFFFF
 # size, previous, magic, written at, delay, physical offset, size of the record, hash of the topic, zero
 TIMER_UNIT = struct.Struct(">iqiqiqiiq")
@@ -354,11 +357,40 @@ def show_timer(root: Path, position: int, size: int) -> Iterator[str]:
     yield from show_log(root, physical_offset, size)
 
 
-def show_file(root: Path, name: str, position: int, size: int) -> Iterator[str]:
-    """Bytes of any file; those of the log and of queues as what they are."""
+def show_item(root: Path, name: str, number: int, size: int) -> Iterator[str]:
+    """An item of an index file, and the record it leads to."""
+    path = file_below(root, name)
+    slots, items = find_index_counts(named_files(root / "index", INDEX_NAME))
+    if not 0 < number < items:
+        raise ConfigError(
+            f"{path}: no item {number}, " + (f"they go to {items - 1}" if items else "nothing tells where")
+        )
+    piece = read_file(path, INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * slots + ITEM.size * number, ITEM.size)
+    key_hash, physical_offset, seconds, previous = ITEM.unpack(piece.data)
+    slot = read_file(path, INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * (key_hash % slots), INDEX_SLOT_SIZE)
+    yield f"{path}, byte {piece.position} (item {number})"
+    yield from hex_dump(piece.data, piece.position, ITEM.size)
+    yield f"  item: key hash {key_hash}, physical offset {physical_offset}, {seconds} s, previous item {previous}"
+    yield f"  slot {key_hash % slots}, at byte {slot.position}, begins with item {int.from_bytes(slot.data, 'big')}"
+    yield ""
+    yield from show_log(root, physical_offset, size)
+
+
+def file_below(root: Path, name: str) -> Path:
+    """The file called *name* in the store.
+
+    Raises:
+        ConfigError: there is none.
+    """
     path = root / name
     if not is_below(path, root) or not path.is_file():
         raise ConfigError(f"{root}: no file {name} in it")
+    return path
+
+
+def show_file(root: Path, name: str, position: int, size: int) -> Iterator[str]:
+    """Bytes of any file; those of the log and of queues as what they are."""
+    path = file_below(root, name)
     parts = Path(name).parts
     if parts[0] == "commitlog" and parts[-1].isdecimal():
         yield from show_log(root, int(parts[-1]) + position, size)
@@ -393,10 +425,23 @@ def parser() -> Parser:
     place.add_argument("--physical-offset", type=int, metavar="N", help="a byte of the commit log")
     place.add_argument("--queue", nargs=3, metavar=("TOPIC", "QUEUE", "OFFSET"), help="a unit and its record")
     place.add_argument("--timer-log", type=int, metavar="N", help="a unit of the timer log and its record")
+    place.add_argument("--index-item", nargs=2, metavar=("PATH", "NUMBER"), help="an index file's item and its record")
     place.add_argument("--file", metavar="PATH", help="a file below the store, with --position")
     options.add_argument("--position", type=int, default=0, metavar="N", help="a byte of --file")
     options.add_argument("--size", type=int, default=SHOWN_DEFAULT, metavar="BYTES", help="how much of it (256)")
     return options
+
+
+def whole_numbers(option: str, words: Sequence[str]) -> list[int]:
+    """*words* of *option* as numbers.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        raise ConfigError(f"{option}: {' '.join(words)} should be whole numbers") from None
 
 
 def lines_for(options: argparse.Namespace) -> Iterator[str]:
@@ -408,12 +453,11 @@ def lines_for(options: argparse.Namespace) -> Iterator[str]:
     elif options.timer_log is not None:
         yield from show_timer(options.store, options.timer_log, options.size)
     elif options.queue is not None:
-        topic, queue_id, queue_offset = options.queue
-        try:
-            place = int(queue_id), int(queue_offset)
-        except ValueError:
-            raise ConfigError(f"--queue {' '.join(options.queue)}: a topic, and two numbers") from None
-        yield from show_queue(options.store, topic, *place, options.size)
+        topic, *numbers = options.queue
+        yield from show_queue(options.store, topic, *whole_numbers("--queue", numbers), options.size)
+    elif options.index_item is not None:
+        name, *numbers = options.index_item
+        yield from show_item(options.store, name, *whole_numbers("--index-item", numbers), options.size)
     else:
         yield from show_file(options.store, options.file, options.position, options.size)
 

@@ -12,6 +12,9 @@ from spark_jobs.report.model import Finding, Report
 
 SHOW = "python -m spark_jobs.show"
 FILE = re.compile(r"\bfile (\S+) at (?:byte |position )?(\d+)")
+ITEM = re.compile(r"\bitem (\d+) of file (\S+)")
+CONFIGURATION = re.compile(r"\b(config/[\w.-]+)")
+WHOLE_FILE = re.compile(r"^file (\S+)$")
 TIMER = re.compile(r"\bposition (\d+) of the timer log")
 PHYSICAL = re.compile(r"\bphysical offset (\d+)")
 QUEUE = re.compile(r"\bqueue offset (\d+)")
@@ -31,10 +34,14 @@ def place_of(finding: Finding) -> list[str] | None:
     evidence = finding.evidence or ""
     if found := FILE.search(evidence):
         return ["--file", found[1], "--position", found[2]]
+    if found := ITEM.search(evidence):
+        return ["--index-item", found[2], found[1]]
     if found := TIMER.search(evidence):
         return ["--timer-log", found[1]]
     if found := PHYSICAL.search(evidence):
         return ["--physical-offset", found[1]]
+    if found := CONFIGURATION.search(evidence) or WHOLE_FILE.search(evidence):
+        return ["--file", found[1]]
     queue = finding.topic is not None and finding.queue is not None
     if queue and (found := QUEUE.search(evidence)):
         return ["--queue", str(finding.topic), str(finding.queue), found[1]]

@@ -33,6 +33,7 @@ STRIP = 1000  # width of a strip's viewBox
 WIDE, NARROW, PLOT_HEIGHT = 1040, 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 8, 10, 26
 TIME_LABELS_MAX = 9
+COLUMN_WIDTH_MAX = 72
 
 OTHERS = "\0others"  # no topic is called so
 
@@ -149,14 +150,14 @@ def chart(columns: Sequence[Column], label: str, width: int) -> str:
         canvas.line(LEFT, y, width - RIGHT, y, "axis" if value == 0 else "grid")
         canvas.text(LEFT - 7, y + 4, short(value), anchor="end")
     pitch = (width - LEFT - RIGHT) / max(len(columns), 1)
-    gap = min(pitch * 0.18, 6)
+    wide = min(pitch - min(pitch * 0.18, 6), COLUMN_WIDTH_MAX)
     for index, column in enumerate(columns):
-        x, y = LEFT + index * pitch + gap / 2, float(floor)
+        x, y = LEFT + (index + 0.5) * pitch - wide / 2, float(floor)
         for css, name, value in column.parts:
             tall = max(height(value), 0.75)  # one message among a million is still seen
             y -= tall
             shown = "other topics" if name == OTHERS else name
-            canvas.rect(x, y, pitch - gap, tall, css, f"{column.label}\n{shown}: {value:,}".strip())
+            canvas.rect(x, y, wide, tall, css, f"{column.label}\n{shown}: {value:,}".strip())
         if column.below:
             # What would run over an edge is moved inside.
             half = len(column.below) * 3.3

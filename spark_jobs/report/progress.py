@@ -35,6 +35,9 @@ class Progress:
     def done(self, outcome: Outcome) -> None:
         """The step that began last has ended as *outcome*."""
 
+    def passed(self, name: str, title: str, seconds: float) -> None:
+        """The step that began last was no check, and is over."""
+
     def close(self) -> None:
         """No more steps; may be called twice."""
 
@@ -60,6 +63,10 @@ class LineProgress(Progress):
         """Say how it ended."""
         words, name, title = outcome.words, outcome.audit.name, outcome.audit.title
         self._write(f"[{self._number}/{self._steps}] {name} {title}: {words}, {seconds_text(outcome.seconds)}")
+
+    def passed(self, name: str, title: str, seconds: float) -> None:
+        """Say that it is over."""
+        self._write(f"[{self._number}/{self._steps}] {name} {title}: {seconds_text(seconds)}")
 
     def _write(self, line: str) -> None:
         print(line, file=self._stream, flush=True)

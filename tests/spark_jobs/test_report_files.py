@@ -59,7 +59,9 @@ def test_a_run_that_fails_leaves_the_files_before_it(tmp_path):
 
 def steps(progress: Progress) -> None:
     """Two checks, the second with findings."""
-    progress.start(2, 3 * 2**30)
+    progress.start(3, 3 * 2**30)
+    progress.step("scan", "everything is read once")
+    progress.passed("scan", "everything is read once", 12)
     progress.step("A1", "every record is whole")
     progress.done(Outcome(audit("A1", "every record is whole"), seconds=0.5))
     progress.step("A2", "the log is one walk")
@@ -73,9 +75,10 @@ def test_plain_progress_is_a_line_for_each_check():
     stream = io.StringIO()
     steps(LineProgress(stream))
     assert stream.getvalue().splitlines() == [
-        "2 steps over 3.0 GiB",
-        "[1/2] A1 every record is whole: clean, 0.5 s",
-        "[2/2] A2 the log is one walk: 1 finding, 1 min 1 s",
+        "3 steps over 3.0 GiB",
+        "[1/3] scan everything is read once: 12 s",
+        "[2/3] A1 every record is whole: clean, 0.5 s",
+        "[3/3] A2 the log is one walk: 1 finding, 1 min 1 s",
     ]
 
 

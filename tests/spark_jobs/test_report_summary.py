@@ -109,6 +109,12 @@ def test_json_holds_everything_a_program_needs():
             Finding("A15", "error", "s", offset=5, evidence="position 52 of the timer log names physical offset 7"),
             "--timer-log 52",
         ),
+        (Finding("A7", "error", "s", offset=5, evidence="item 3 of file index/2026"), "--index-item index/2026 3"),
+        (Finding("A7", "error", "s", offset=5, evidence="file index/2026"), "--file index/2026"),
+        (
+            Finding("A9", "error", "s", "t", 1, 5, evidence="committed by group g in config/consumerOffset.json"),
+            "--file config/consumerOffset.json",
+        ),
         (Finding("A9", "error", "s", evidence="queue offset 9"), None),
         (Finding("A9", "error", "s", "t"), None),
         (Finding("A9", "error", "s", offset=-1), None),

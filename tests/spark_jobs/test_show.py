@@ -134,6 +134,19 @@ def test_timer_unit_leads_to_its_record(store, show):
     assert "no unit" in show(store, "--timer-log", file.stat().st_size - 60)[1]
 
 
+def test_index_item_leads_to_slot_and_record(show):
+    """Goal: from a finding of the index to the message. Method: the golden index's first item; one too many."""
+    file = min((GOLDEN / "index").iterdir())
+    code, text = show(GOLDEN, "--index-item", f"index/{file.name}", 1)
+    assert code == 0
+    assert "(item 1)" in text
+    assert "previous item 0" in text
+    assert "record of 300 bytes, as it should be" in text
+    code, text = show(GOLDEN, "--index-item", f"index/{file.name}", 10**9)
+    assert code == 2
+    assert "no item 1000000000, they go to " in text
+
+
 def test_any_file_can_be_shown(store, show):
     """Goal: index, checkpoint and timer log have bytes too. Method: a marked line; paths of log and queue."""
     (store / "checkpoint").write_bytes(bytes(range(200)))
@@ -171,7 +184,8 @@ def test_message_cannot_talk_to_the_terminal(tmp_path, show):
         (["--queue", "GoldenA", 0, -1], "no unit -1 in its files"),
         (["--queue", "Nobody", 0, 0], "no unit 0 in its files"),
         (["--queue", "../commitlog", 0, 0], "no name a queue is filed under"),
-        (["--queue", "GoldenA", "x", 0], "a topic, and two numbers"),
+        (["--queue", "GoldenA", "x", 0], "--queue: x 0 should be whole numbers"),
+        (["--index-item", "index/nothing", 1], "no file index/nothing in it"),
         (["--file", "../../README"], "no file ../../README in it"),
         (["--file", "checkpoint", "--position", 5000], "has 4096 bytes, and none at 5000"),
     ],
