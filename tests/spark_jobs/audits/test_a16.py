@@ -40,7 +40,11 @@ CASES = {
     "killed_before_the_file": ([waiting(0), copy(0)], 0, None),
     "delivered_twice": ([waiting(0), copy(0), copy(0, queue_offset=20, physical_offset=3000)], 1, None),
     "failed_again": (
-        [waiting(0, reconsume_times=1), copy(0, reconsume_times=1), waiting(1, uniq_key="k0", reconsume_times=2)],
+        [
+            waiting(0, reconsume_times=1),
+            copy(0, reconsume_times=1),
+            waiting(1, due=9**9, uniq_key="k0", reconsume_times=2),
+        ],
         1,
         None,
     ),
