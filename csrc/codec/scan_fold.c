@@ -171,7 +171,7 @@ static void order_push(struct pymq_unit_order *order, int64_t queue_offset, int6
 }
 
 /* Whether the unit keeps the order; if not, `*fault` is the one that breaks it: this one, or the one before, when this
- * one does lie behind the one before that. */
+ * one does lie behind the record of the one before that. */
 static bool keeps_order(struct pymq_unit_order *order, int64_t queue_offset, const struct pymq_cq_unit *unit,
                         struct pymq_unit_fault *fault) {
     bool spike;
@@ -179,7 +179,9 @@ static bool keeps_order(struct pymq_unit_order *order, int64_t queue_offset, con
         order_push(order, queue_offset, unit->physical_offset, unit->size);
         return true;
     }
-    spike = order->count == 2 && unit->physical_offset > order->physical_offset[0];
+    /* Records do not overlap, and of two units for one record the later is the copy. */
+    spike = order->count == 2 && unit->physical_offset >= 0 && unit->physical_offset != order->physical_offset[1] &&
+            unit->physical_offset - order->size[0] >= order->physical_offset[0];
     fault->kind = PYMQ_UNIT_FAULT_DESCENT;
     if (spike) {
         fault->queue_offset = order->queue_offset[1];

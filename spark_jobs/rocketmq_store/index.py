@@ -25,6 +25,8 @@ SLOT_SIZE: Final = 4
 ITEM_SIZE: Final = 20
 ROWS_MAX: Final = 8192
 PIECE_ITEMS: Final = 256 << 10
+MOVES_MAX: Final = 16  # wrong hashes of one file that are told apart from wrong links
+TRIALS_MAX: Final = 16
 
 
 class ItemFault(NamedTuple):
@@ -132,16 +134,7 @@ class IndexFile:
         """Every broken link by itself, in the order of the items; the first thousand."""
         if self.header is None:
             return []
-        chains = self.chains([])
-        if not chains.fault_count:
-            return []
-        moves = self.find_moves(chains.faults)
-        if moves:
-            again = self.chains(moves)
-            if again.fault_count + len(moves) < chains.fault_count:
-                chains = again
-            else:
-                moves = []
+        chains, moves = self.explained(self.chains([]))
         found = [ItemFault(*move, self.move_detail(*move)) for move in moves]
         for item, slot, expected, actual in chains.faults:
             if item:
@@ -155,16 +148,31 @@ class IndexFile:
         key_hash = self.item(item)["key_hash"]
         return f"key hash {key_hash} belongs to slot {key_hash % self.slot_count}, the chain of slot {slot} holds it"
 
-    def find_moves(self, faults: list[_scan.Fault]) -> list[tuple[int, int]]:
-        """Items that a chain of another slot leads to, and that break the chain their hash says: the hash is wrong."""
-        suspects = {fault.item for fault in faults} | {fault.expected for fault in faults}
-        moves: dict[int, int] = {}
-        for fault in faults:
-            if fault.actual in suspects and 0 < fault.actual <= self.count:
+    def explained(self, chains: _scan.Chains) -> tuple[_scan.Chains, list[tuple[int, int]]]:
+        """The faults that are left once items with a wrong hash are put into the slots whose chains hold them.
+
+        Such an item is missing in one chain and one too many in another: at least two faults that one move explains. A
+        link that is wrong by itself is not explained by any move.
+        """
+        moves: list[tuple[int, int]] = []
+        while chains.fault_count > 1 and len(moves) < MOVES_MAX:
+            trials = [sorted([*moves, move]) for move in self.suspects(chains.faults) if move not in moves]
+            tried = [(self.chains(trial), trial) for trial in trials[:TRIALS_MAX]]
+            best = min(tried, key=lambda one: one[0].fault_count, default=None)
+            if best is None or best[0].fault_count + 1 >= chains.fault_count:
+                break
+            chains, moves = best
+        return chains, moves
+
+    def suspects(self, faults: list[_scan.Fault]) -> list[tuple[int, int]]:
+        """Items that a chain of another slot leads to, with that slot."""
+        found = {}
+        for fault in faults[:TRIALS_MAX]:
+            if 0 < fault.actual <= self.count:
                 slot = self.item(fault.actual)["key_hash"] % self.slot_count
                 if slot != fault.slot:
-                    moves[fault.actual] = fault.slot
-        return sorted(moves.items())
+                    found[fault.actual, fault.slot] = True
+        return list(found)
 
 
 def header_of(head: bytes) -> _scan.IndexHeader:
