@@ -29,6 +29,7 @@ LOCAL: Final = "local[2]"
 MEMORY: Final = "2g"
 LOOPBACK: Final = "127.0.0.1"
 LOGGING: Final = Path(__file__).resolve().parent / "log4j2.properties"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 TRACEBACK: Final = "PYMQ_SPARK_TRACEBACK"
 
 # What the jobs rely on, wherever they run.
@@ -54,7 +55,7 @@ class SparkMissingError(PymqError):
 
 
 def session(master: str = LOCAL, memory: str = MEMORY, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session; *settings* are Spark's own, and win.
+    """The session; *settings* are Spark's own, and win; options of Java are added to those here.
 
     Raises:
         SparkMissingError: pyspark is not there, or did not start.
@@ -71,7 +72,8 @@ def session(master: str = LOCAL, memory: str = MEMORY, settings: Mapping[str, st
     chosen = dict(RELIED_ON)
     if not submitted:
         chosen |= OWN | own_settings(memory) | (ALONE if is_local(master) else {})
-    chosen |= settings or {}
+    for name, value in (settings or {}).items():
+        chosen[name] = f"{chosen[name]} {value}" if name == JAVA_OPTIONS and name in chosen else value
     builder = SparkSession.builder.appName("pymq")
     if not submitted or master != LOCAL:
         builder = builder.master(master)
@@ -100,7 +102,7 @@ def own_settings(memory: str) -> dict[str, str]:
     """What depends on the call, on where this is installed and on the environment."""
     return {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.sql.execution.pyspark.udf.hideTraceback.enabled": str(not os.environ.get(TRACEBACK)).lower(),
     }
 

@@ -15,6 +15,10 @@ from tests.golden import golden_layout
 PAGE_SIZE = 4096
 
 
+# A virtual machine that lives for minutes and sees little data mostly compiles: half as much with these.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator:
     """The one session; errors of Python workers show where they arose."""
@@ -22,7 +26,12 @@ def spark() -> Iterator:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYMQ_SPARK_TRACEBACK", "1")
-        running = session(memory="1g", settings={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"})
+        settings = {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
+        }
+        running = session(memory="1g", settings=settings)
     yield running
     running.stop()
 
