@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,8 +112,6 @@ class StoreFiles:
         name: its value of the `store` column.
         manifest: a dump's; None for a plain store.
         log_file_size: what the log's files were made with; 0 without any.
-        queue_file_size: likewise of the queues.
-        index_slots, index_items: likewise of the index; 0 and 0 when there is none, or when its bytes do not tell.
         log_end: a dump's stated position: nothing at or above it belongs to the dump. None for a plain store.
     """
 
@@ -120,9 +119,6 @@ class StoreFiles:
     root: Path
     manifest: dict[str, Any] | None = field(repr=False)
     log_file_size: int
-    queue_file_size: int
-    index_slots: int
-    index_items: int
     log_files: tuple[LogFile, ...]
     index_files: tuple[Path, ...]
     log_end: int | None
@@ -136,6 +132,26 @@ class StoreFiles:
     def files_end(self) -> int:
         """Where the last log file ends."""
         return self.log_files[-1].base + self.log_files[-1].size if self.log_files else 0
+
+    @cached_property
+    def queue_file_size(self) -> int:
+        """What the queues' files were made with; 0 without any."""
+        return find_queue_size(self.root / "consumequeue") or 0
+
+    @cached_property
+    def index_counts(self) -> tuple[int, int]:
+        """Slots and items the index files were made with; 0 and 0 when there are none, or when nothing tells."""
+        return stated_index_counts(self.manifest, self.index_files) or find_index_counts(self.index_files)
+
+    @property
+    def index_slots(self) -> int:
+        """Slots of an index file."""
+        return self.index_counts[0]
+
+    @property
+    def index_items(self) -> int:
+        """Items an index file has room for, the unused one at its beginning included."""
+        return self.index_counts[1]
 
     def queue_files(self) -> Iterator[QueueFile]:
         """Every file of every queue: topics by name, queues by number, files by position."""
@@ -180,8 +196,6 @@ def open_store(root: Path, name: str) -> StoreFiles:
     check_is_store(root)
     manifest = read_manifest(root)
     log_files = tuple(sized(path) for path in named_files(root / "commitlog", OFFSET_NAME))
-    index_files = tuple(named_files(root / "index", INDEX_NAME))
-    slots, items = stated_index_counts(manifest, index_files) or find_index_counts(index_files)
     if manifest is not None:
         check_complete(root, manifest)
     return StoreFiles(
@@ -189,11 +203,8 @@ def open_store(root: Path, name: str) -> StoreFiles:
         root=root,
         manifest=manifest,
         log_file_size=check_log(root, log_files),
-        queue_file_size=find_queue_size(root / "consumequeue") or 0,
-        index_slots=slots,
-        index_items=items,
         log_files=log_files,
-        index_files=index_files,
+        index_files=tuple(named_files(root / "index", INDEX_NAME)),
         log_end=None if manifest is None else int(manifest["log"]["end"]),
     )
 
