@@ -47,6 +47,8 @@ WHEEL_SLOT = struct.Struct(">qqqii")
 
 def read_checkpoint(root: Path) -> dict[str, int]:
     """The six longs, and pymq's own six where it has a block."""
+    if not (root / "checkpoint").exists():
+        raise NothingFitsError(f"{root}: no checkpoint yet")
     page = (root / "checkpoint").read_bytes()
     found = dict(zip(CHECKPOINT_LONGS, LONGS.unpack_from(page), strict=True))
     if page[OWN_AT : OWN_AT + 8] == OWN_MAGIC:
@@ -60,8 +62,8 @@ def edit_checkpoint(root: Path, **changes: int) -> None:
     Raises:
         NothingFitsError: one of pymq's own values, and the page has no block of it.
     """
-    page = bytearray((root / "checkpoint").read_bytes())
     values = read_checkpoint(root)
+    page = bytearray((root / "checkpoint").read_bytes())
     if missing := changes.keys() - values.keys():
         raise NothingFitsError(f"{root}: the checkpoint has no {', '.join(sorted(missing))}")
     values |= changes
