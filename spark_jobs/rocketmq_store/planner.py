@@ -2,7 +2,7 @@
 
     log files      at record boundaries into ranges of about 128 MiB; many small ranges share a part
     queue files    packed up to about 64 MiB: ten thousand queues are not ten thousand tasks
-    index files    one each
+    index files    one each, unless they are small
     small files    one part for all of them
 
 A part is a plain tuple of where to read what. It travels to the executors, which see the same paths: a store is read
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from pymq.errors import ConfigError
@@ -36,10 +37,10 @@ Span = tuple[str, int, int]  # store, begin, end: physical offsets
 
 
 class LogPart(NamedTuple):
-    """Ranges of one store's log files.
+    """Ranges of log files, of stores that have the rest in common.
 
     Attributes:
-        delay_levels: the store's messageDelayLevel.
+        delay_levels: their messageDelayLevel.
         topics: what a decoded table is decoded from.
     """
 
@@ -54,13 +55,19 @@ class QueuePart(NamedTuple):
     files: tuple[QueueRange, ...]
 
 
-class IndexPart(NamedTuple):
+class IndexFile(NamedTuple):
     """One index file; the arguments of `index.read_items`."""
 
     store: str
     path: str
     slots: int
     items: int
+
+
+class IndexPart(NamedTuple):
+    """Index files."""
+
+    files: tuple[IndexFile, ...]
 
 
 class LeafFile(NamedTuple):
@@ -135,21 +142,22 @@ def plan_log(
     """Ranges of the log that may hold what is wanted, packed."""
     if wanted.topics is not None and not wanted.topics:
         return
-    for store in stores:
-        ranges = list(log_ranges(store, wanted, spans))
+    levels = [delay_levels or configured_delay_levels(store) for store in stores]
+    for common, group in itertools.groupby(zip(stores, levels, strict=True), lambda pair: pair[1]):
+        ranges = [one for store, _ in group for one in log_ranges(store, wanted, spans)]
         for packed in pack(ranges, [one.end - one.begin for one in ranges], LOG_RANGE_SIZE):
-            yield LogPart(packed, delay_levels or configured_delay_levels(store))
+            yield LogPart(packed, common)
 
 
 def plan_decoded(
     table: str, stores: Sequence[StoreFiles], wanted: Wanted, delay_levels: str | None
 ) -> Iterator[LogPart]:
     """The whole log of every store that has the topics *table* is decoded from."""
-    for store in stores:
-        topics = topics_of(table, store)
-        if topics:
-            for part in plan_log([store], wanted, None, delay_levels):
-                yield part._replace(topics=topics)
+    topics = [topics_of(table, store) for store in stores]
+    for common, group in itertools.groupby(zip(stores, topics, strict=True), lambda pair: pair[1]):
+        if common:
+            for part in plan_log([store for store, _ in group], wanted, None, delay_levels):
+                yield part._replace(topics=common)
 
 
 def configured_delay_levels(store: StoreFiles) -> str:
@@ -242,10 +250,14 @@ def may_hold(units: QueueRange, wanted: Wanted) -> bool:
 
 
 def plan_index(stores: Sequence[StoreFiles]) -> Iterator[IndexPart]:
-    """Each index file."""
-    for store in stores:
-        for path in store.index_files:
-            yield IndexPart(store.name, str(path), store.index_slots, store.index_items)
+    """All index files, packed."""
+    files = [
+        IndexFile(store.name, str(path), store.index_slots, store.index_items)
+        for store in stores
+        for path in store.index_files
+    ]
+    for packed in pack(files, [Path(file.path).stat().st_size for file in files], QUEUE_PART_SIZE):
+        yield IndexPart(packed)
 
 
 def plan_leaves(stores: Sequence[StoreFiles]) -> Iterator[LeafPart]:

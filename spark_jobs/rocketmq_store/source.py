@@ -203,12 +203,11 @@ def read_queues(request: Request, part: QueuePart) -> Iterator[pa.RecordBatch]:
 
 
 def read_index(request: Request, part: IndexPart) -> Iterator[pa.RecordBatch]:
-    """An index file: its items or their summaries."""
+    """Index files: their items or their summaries."""
     if request.table == "scan":
-        from spark_jobs.rocketmq_store.scan import scan_index
+        from spark_jobs.rocketmq_store.scan import scan_index as read
+    else:
+        from spark_jobs.rocketmq_store.index import read_items as read
 
-        yield from scan_index(*part)
-        return
-    from spark_jobs.rocketmq_store.index import read_items
-
-    yield from read_items(*part)
+    for file in part.files:
+        yield from read(*file)

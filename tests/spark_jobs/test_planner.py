@@ -61,8 +61,11 @@ def test_log_is_cut_at_records_and_nothing_is_read_twice(store: StoreFiles):
 
 
 def test_small_files_share_a_part(store: StoreFiles):
-    """Goal: a task is worth its start. Method: two log files of 64 KiB and 33 queue files are a part each."""
+    """Goal: a task is worth its start. Method: a store of small files, and fifty of it, are a part a kind."""
     assert len(plan("commitlog", [store])) == 1
+    assert [len(part.ranges) for part in plan("popck", [store] * 50)] == [100]
+    assert [len(part.files) for part in plan("index", [store] * 50)] == [250]
+    assert len(plan("scan", [store] * 25)) == 3
     (part,) = plan("consumequeue", [store])
     assert len(part.files) == 33
 
