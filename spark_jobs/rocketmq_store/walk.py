@@ -83,6 +83,7 @@ class LogFileReader:
     def __init__(self, one: LogRange) -> None:
         self.one = one
         self.descriptor = os.open(one.path, os.O_RDONLY | os.O_CLOEXEC)
+        self.window = bytearray(FIND_SIZE)
         held = one.base + os.fstat(self.descriptor).st_size
         self.limit = min(one.file_end, held) if one.log_end < 0 else min(one.file_end, held, one.log_end)
 
@@ -109,9 +110,10 @@ class LogFileReader:
         here, and kind NOTHING when there is none."""
         stop = self.limit if end is None else min(end, self.limit)
         at, size = begin, FIND_SIZE
-        target = bytearray(CHUNK_SIZE)
         while at < stop:
-            window = self.read(at, at + size, target)
+            window = self.read(at, at + size, self.window)
+            if len(self.window) < size:
+                self.window = bytearray(size)  # damage goes on, so more is looked at from now on
             found = _scan.find_record(window, base_offset=at, limit=self.limit, file_end=self.one.file_end)
             at += found.position
             if found.kind is _scan.FindKind.MORE:
@@ -149,13 +151,13 @@ class LogFileReader:
 
     def written_end(self, begin: int) -> int:
         """Behind the last byte from *begin* on that is not zero; *begin* when there is none."""
-        end, target = self.data_end(begin), bytearray(CHUNK_SIZE)
+        end, size = self.data_end(begin), FIND_SIZE
         while end > begin:
-            start = max(begin, end - CHUNK_SIZE)
-            written = _scan.written_size(self.read(start, end, target))
+            start = max(begin, end - size)
+            written = _scan.written_size(self.read(start, end))
             if written:
                 return start + written
-            end = start
+            end, size = start, CHUNK_SIZE
         return begin
 
     def successor_begun(self) -> bool:
