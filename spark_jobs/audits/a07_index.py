@@ -37,7 +37,8 @@ from spark_jobs.audits.index_keys import (
 from spark_jobs.tables import Tables
 
 CHECK: Final = "A7"
-HEADER: Final = "begin_timestamp_ms bigint, end_timestamp_ms bigint, begin_offset bigint, end_offset bigint"
+HEADER: Final = "begin_timestamp_ms bigint, end_timestamp_ms bigint"
+END: Final = ("end_timestamp_ms", "end_time")
 
 
 def unserved(missing: DataFrame, broken: DataFrame, taggers: DataFrame, complete: DataFrame) -> DataFrame:
@@ -65,7 +66,7 @@ def unserved(missing: DataFrame, broken: DataFrame, taggers: DataFrame, complete
 
 
 def check(tables: Tables) -> DataFrame:
-    """One finding for each broken item, header or chain, and for each record with a key that lost its item."""
+    """One finding for each broken item, chain or header, and for each record with a key that lost its item."""
     files = tables.kind("index").cache()
     if files.isEmpty():
         return none_found(tables.spark)
@@ -73,8 +74,8 @@ def check(tables: Tables) -> DataFrame:
     indexed = files.select("store").distinct()
     keys = tables.kind("keys").join(F.broadcast(indexed), "store")
     buckets = differing(keys, tables.kind("items"), stores).cache()
-    parts = [headers(files.where("status = 'bad_header'"))]
-    broken = none_found(tables.spark).select("store", F.col("evidence").alias("file"))
+    parts = []
+    broken = files.limit(0).select("store", "file")
     if not buckets.isEmpty():
         record_keys, items = read_keys(tables, buckets).cache(), read_items(tables, buckets).cache()
         unmatched = unmatched_items(items, record_keys, stores, tables.kind("damage")).cache()
@@ -85,11 +86,16 @@ def check(tables: Tables) -> DataFrame:
         lost = unserved(missing, unmatched, tagging(record_keys, items), complete)
         parts += [broken_items(unmatched), lost_keys(lost)]
         broken = unmatched.select("store", "file").distinct()
+    # A broken item breaks its chain, and a broken chain makes the header's counts wrong: the first of them is told.
     chains = tables.kind("item_fault").join(F.broadcast(broken), ["store", "file"], "left_anti")
-    sound = files.where("status != 'bad_header' and count > 0").join(
-        F.broadcast(broken), ["store", "file"], "left_anti"
-    )
-    parts += [broken_chains(chains), wrong_headers(tables, sound, stores)]
+    told = broken.unionByName(tables.kind("item_fault").select("store", "file")).distinct()
+    headed = files.join(F.broadcast(told), ["store", "file"], "left_anti")
+    sound = headed.where("status != 'bad_header' and count > 0")
+    parts += [
+        broken_chains(chains),
+        headers(headed.where("status = 'bad_header'")),
+        wrong_times(tables, sound, stores),
+    ]
     return union(parts, tables.spark)
 
 
@@ -136,19 +142,11 @@ def lost_keys(lost: DataFrame) -> DataFrame:
 
 
 def broken_chains(faults: DataFrame) -> DataFrame:
-    """Findings of chains, one a slot: an item that is not where its slot, or the item behind it, says."""
-    slot = F.regexp_extract("detail", r"slot (\d+)", 1)
-    item = F.coalesce(F.regexp_extract("detail", r"item (\d+)", 1).try_cast("int"), F.lit(0))
-    found = (
-        faults.withColumn("slot", slot)
-        .withColumn("item", item)
-        .groupBy("store", "file", "slot")
-        .agg(F.max_by("physical_offset_min", "item").alias("offset"), F.max_by("detail", "item").alias("detail"))
-    )
+    """Findings of links that do not lead where they should."""
     return findings(
-        found,
+        faults,
         CHECK,
-        offset="offset",
+        offset="physical_offset_min",
         expected=F.lit("a chain from the slot through all of its items, newest first"),
         actual=F.col("detail"),
         evidence=F.format_string("file %s", F.col("file")),
@@ -156,35 +154,34 @@ def broken_chains(faults: DataFrame) -> DataFrame:
 
 
 def headers(files: DataFrame) -> DataFrame:
-    """Findings of headers that make no sense."""
+    """Findings of headers that contradict the items; `offset` is the byte of the file."""
+    trouble = F.coalesce(F.get_json_object("detail", "$.trouble"), F.col("detail"), F.lit("bad_header"))
+    at = F.lit(0)
+    for words, place in (("begin offset", 16), ("end offset", 24), ("slots used", 32), ("index count", 36)):
+        at = F.when(trouble.contains(words), place).otherwise(at)
     return findings(
         files,
         CHECK,
-        expected=F.lit("a header that counts items the file has room for"),
-        actual=F.coalesce("detail", F.lit("bad_header")),
-        evidence=F.format_string("file %s at 0", F.col("file")),
+        offset=at,
+        expected=F.lit("a header that says what the items say"),
+        actual=trouble,
+        evidence=F.format_string("header of file %s at %d", F.col("file"), at),
     )
 
 
-def wrong_headers(tables: Tables, files: DataFrame, stores: DataFrame) -> DataFrame:
-    """Findings of headers that say other things than the first and last item, and the records these lead to."""
-    said = files.withColumn("header", F.from_json("detail", HEADER)).select(
-        "store", "file", "physical_offset_min", "physical_offset_end", "header.*"
-    )
+def wrong_times(tables: Tables, files: DataFrame, stores: DataFrame) -> DataFrame:
+    """Findings of headers whose times are not those of the first and last record."""
     places = [
         (row.store, offset, offset + 1)
         for row in files.select("store", "physical_offset_min", "physical_offset_end").collect()
         for offset in (row.physical_offset_min, row.physical_offset_end)
     ]
+    if not places:
+        return none_found(tables.spark)
     records = tables.records(spans_of(places)).select("store", "physical_offset", "store_timestamp").cache()
     begin = records.withColumnsRenamed({"physical_offset": "physical_offset_min", "store_timestamp": "begin_time"})
     end = records.withColumnsRenamed({"physical_offset": "physical_offset_end", "store_timestamp": "end_time"})
-    fields = (
-        (0, "begin timestamp", "begin_timestamp_ms", "begin_time"),
-        (8, "end timestamp", "end_timestamp_ms", "end_time"),
-        (16, "begin offset", "begin_offset", "physical_offset_min"),
-        (24, "end offset", "end_offset", "physical_offset_end"),
-    )
+    fields = ((0, "begin timestamp", "begin_timestamp_ms", "begin_time"), (8, "end timestamp", *END))
     wrong = F.array(
         *(
             F.when(
@@ -199,7 +196,9 @@ def wrong_headers(tables: Tables, files: DataFrame, stores: DataFrame) -> DataFr
         )
     )
     found = (
-        said.join(begin, ["store", "physical_offset_min"], "left")
+        files.withColumn("header", F.from_json("detail", HEADER))
+        .select("store", "file", "physical_offset_min", "physical_offset_end", "header.*")
+        .join(begin, ["store", "physical_offset_min"], "left")
         .join(end, ["store", "physical_offset_end"], "left")
         .join(F.broadcast(stores.select("store", "judged_end", "rebuilds")), "store")
         .where(~F.col("rebuilds") | (F.col("physical_offset_end") < F.col("judged_end")))

@@ -36,7 +36,11 @@ class HandMade(Tables):
         """The story's rows of a table."""
         schema = spark_schema(arrow_schema(name, **{key: options[key] for key in options if key in ("properties",)}))
         schema = schema.add("body_digest", "long") if options.get("body") == "digest" else schema
-        made = [tuple(row.get(column) for column in schema.names) for row in self.rows[name]]
+        is_map = options.get("properties") == "map"
+        made = [
+            tuple(None if column == "properties" and not is_map else row.get(column) for column in schema.names)
+            for row in self.rows[name]
+        ]
         return self.spark.createDataFrame(made, schema)
 
     def records(self, ranges: Iterable[ByteRange], **options: str) -> DataFrame:
