@@ -127,7 +127,7 @@ class Story:
         for topic in (PLAIN, BATCHED, PRICES, PACKED, DELAYED, TIMED, TRANSACTED, FAILING):
             client.create_topic(topic, QUEUES)
         client.create_topic(ORDERED, QUEUES, order="true")
-        client.create_topic(LONG_TOPIC, 1, perm=2)
+        client.create_topic(LONG_TOPIC, 1)
         for group in ("readers", "half-way", "tagged", "sql", "in-order", "failing", "transacted"):
             client.create_group(group, retryMaxTimes=3 if group == "failing" else 16)
 
