@@ -113,9 +113,10 @@ def overtaken(ledgers: DataFrame, records: DataFrame) -> DataFrame:
 
 def messages_of(tables: Tables) -> DataFrame:
     """The messages with a sharding key; kept."""
+    having = meaning.text([KEY])
     return meaning.kept(
-        tables, "keyed", lambda: keyed(tables.table("commitlog", columns=COLUMNS, properties="map"))
-    )  # fmt: skip
+        tables, "keyed", lambda: keyed(tables.table("commitlog", columns=COLUMNS, properties="map", having=having))
+    )
 
 
 def check(tables: Tables) -> DataFrame:

@@ -111,8 +111,10 @@ def kept(tables: Tables, name: str, make: Callable[[], DataFrame]) -> DataFrame:
 
 def marked(tables: Tables) -> DataFrame:
     """The log's records that say they wait, were decided about, came back or are copies; kept."""
-    columns = (*FIELDS, "status", "properties")
-    return kept(tables, "marked", lambda: marks(tables.table("commitlog", columns=columns, properties="map")))
+    columns, names = (*FIELDS, "status", "properties"), text(PROPERTIES[mark] for mark in MARKS)
+    return kept(
+        tables, "marked", lambda: marks(tables.table("commitlog", columns=columns, properties="map", having=names))
+    )
 
 
 def marks(records: DataFrame) -> DataFrame:

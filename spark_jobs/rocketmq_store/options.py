@@ -6,6 +6,7 @@
     properties   of commitlog: raw (as stored) or map
     ranges       of commitlog: JSON [[store, begin, end], …]; only what begins at these physical offsets
     topics       of commitlog and consumequeue: JSON [topic, …]; only these topics
+    having       of commitlog: JSON [name, …]; only records with one of these properties, and perhaps a few others
     delayLevels  messageDelayLevel of the brokers; without it a dump's own, or RocketMQ's
 
 Spark hands options over as text, with names in any case.
@@ -24,7 +25,7 @@ from pymq.errors import ConfigError, PymqError
 from pymq.store.config import parse_delay_levels
 from spark_jobs.rocketmq_store.schema import arrow_schema
 
-OPTIONS: Final = ("table", "path", "paths", "body", "properties", "ranges", "topics", "delayLevels")
+OPTIONS: Final = ("table", "path", "paths", "body", "properties", "ranges", "topics", "having", "delayLevels")
 
 
 class OptionError(PymqError, ValueError):
@@ -41,6 +42,7 @@ class Request:
     properties: str = "raw"
     ranges: tuple[tuple[str, int, int], ...] | None = None
     topics: frozenset[str] | None = None
+    having: tuple[str, ...] | None = None
     delay_levels: str | None = None
 
     def arrow_schema(self) -> pa.Schema:
@@ -66,6 +68,7 @@ def parse_options(given: Mapping[str, str]) -> Request:
         properties=values.get("properties", "raw"),
         ranges=parse_ranges(values["ranges"]) if "ranges" in values else None,
         topics=frozenset(strings("topics", values["topics"])) if "topics" in values else None,
+        having=tuple(strings("having", values["having"])) if "having" in values else None,
         delay_levels=values.get("delayLevels"),
     )
     try:

@@ -7,6 +7,7 @@ batch of its own, and text that is no UTF-8 is made presentable row by row. Noth
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -66,6 +67,7 @@ class RowFilter(NamedTuple):
     end: int | None = None
     store_timestamp_min: int | None = None  # both included
     store_timestamp_max: int | None = None
+    having: tuple[str, ...] | None = None  # names of properties: records that have one of them, or look as if
 
 
 def file_of(path: str | Path, depth: int = 2) -> str:
@@ -163,12 +165,23 @@ def mask_of(topics: pa.Array, found: Stretch, wanted: RowFilter) -> pa.Array | N
             masks.append(pc.greater_equal(times, pa.scalar(wanted.store_timestamp_min, pa.int64())))
         if wanted.store_timestamp_max is not None:
             masks.append(pc.less_equal(times, pa.scalar(wanted.store_timestamp_max, pa.int64())))
+    if wanted.having is not None:
+        masks.append(having_mask(found, wanted.having))
     if not masks:
         return None
     mask = masks[0]
     for other in masks[1:]:
         mask = pc.and_(mask, other)
     return None if pc.all(mask).as_py() else mask
+
+
+def having_mask(found: Stretch, names: tuple[str, ...]) -> pa.Array:
+    """Rows whose properties have one of *names* in them. A longer name that ends like one, or a value, may too."""
+    rows = found.rows
+    places = rows.buffers["properties_position"], rows.buffers["properties_size"], rows.count, found.first
+    raw = binary_array(_scan.gather(found.source, *places))
+    masks = [pc.match_substring(raw, f"{name}\x01") for name in names]
+    return functools.reduce(pc.or_, masks, pa.repeat(False, len(raw)))
 
 
 def buffers_of(pieces: _scan.Pieces) -> tuple[int, list[pa.Buffer | None]]:

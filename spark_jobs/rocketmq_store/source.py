@@ -169,7 +169,7 @@ def read_log(request: Request, one: LogRange, wanted: Wanted, part: LogPart) -> 
             one,
             body=request.body,
             properties=request.properties,
-            row_filter=row_filter(wanted),
+            row_filter=row_filter(wanted)._replace(having=request.having),
             delay_levels=part.delay_levels,
         )
         topics = None if request.topics is None else pa.array(sorted(request.topics), pa.string())
