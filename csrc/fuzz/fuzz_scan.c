@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as a log, walked into columns, summed up, its texts gathered, and searched for the next record. */
+/* libFuzzer: any bytes as a log: walked into columns, summed up, texts gathered, searched for the next record. */
 #include "pymq/scan_digest.h"
 #include "pymq/scan_text.h"
 #include "pymq/xxh3.h"
