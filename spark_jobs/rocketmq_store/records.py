@@ -109,46 +109,62 @@ def column_of(rows: _scan.LogRows, name: str, first: int) -> pa.Array:
     return pa.Array.from_buffers(kind, rows.count - first, [None, pa.py_buffer(rows.buffers[name])], offset=first)
 
 
+class Picked:
+    """The rows of a stretch that go into a batch: all from its first on, or those of a mask.
+
+    Columns are the walk's own buffers, or copies of what the mask leaves, so that texts are gathered for no other rows.
+    """
+
+    def __init__(self, found: Stretch, mask: pa.Array | None) -> None:
+        self.found, self.mask = found, mask
+        self.length = found.rows.count - found.first if mask is None else pc.sum(mask).as_py() or 0
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the walk."""
+        values = column_of(self.found.rows, name, self.found.first)
+        return values if self.mask is None else values.filter(self.mask)
+
+    def places(self, *names: str) -> tuple[Any, ...]:
+        """Columns for C, then the end and the begin of the rows in them."""
+        if self.mask is None:
+            rows = self.found.rows
+            return *(rows.buffers[name] for name in names), rows.count, self.found.first
+        return *(self.column(name).buffers()[1] for name in names), self.length, 0
+
+    def gather(self, name: str) -> _scan.Pieces:
+        """The pieces of topic, body, properties or of a property that the walk names."""
+        return _scan.gather(self.found.source, *self.places(f"{name}_position", f"{name}_size"))
+
+
 def batch_of(one: LogRange, found: Stretch, wanted: RowFilter, schema: pa.Schema) -> pa.RecordBatch | None:
     """A stretch of records as a batch, or None when none of them is wanted."""
-    rows, source, first, count = found.rows, found.source, found.first, found.rows.count
-
-    def texts(name: str) -> pa.Array:
-        return text_array(
-            _scan.gather(source, rows.buffers[f"{name}_position"], rows.buffers[f"{name}_size"], count, first)
-        )
-
-    topics = texts("topic")
+    topics = text_array(Picked(found, None).gather("topic"))
     mask = mask_of(topics, found, wanted)
-    if mask is not None and not pc.any(mask).as_py():
+    picked = Picked(found, mask)
+    if picked.length == 0:
         return None
-    length = count - first
     made: dict[str, pa.Array] = {
-        "store": pa.repeat(pa.scalar(one.store, pa.string()), length),
-        "file": pa.repeat(pa.scalar(file_of(one.path), pa.string()), length),
-        "physical_offset": pc.add(column_of(rows, "record_position", first), found.offset),
-        "status": STATUS_NAMES.take(column_of(rows, "status", first)),
-        "topic": topics,
+        "store": pa.repeat(pa.scalar(one.store, pa.string()), picked.length),
+        "file": pa.repeat(pa.scalar(file_of(one.path), pa.string()), picked.length),
+        "physical_offset": pc.add(picked.column("record_position"), found.offset),
+        "status": STATUS_NAMES.take(picked.column("status")),
+        "topic": topics if mask is None else topics.filter(mask),
+        "properties": properties_array(picked, schema.field("properties").type),
     }
     for name, column in NUMBERS.items():
-        made[name] = column_of(rows, column, first).cast(schema.field(name).type)
+        made[name] = picked.column(column).cast(schema.field(name).type)
     for name, column in TEXTS.items():
         if name not in made:
-            made[name] = texts(column)
+            made[name] = text_array(picked.gather(column))
     for name, store in (("born_host", False), ("store_host", True)):
-        pieces = _scan.host_texts(
-            source, rows.buffers["record_position"], rows.buffers["sys_flag"], count, store=store, first=first
-        )
-        made[name] = text_array(pieces)
-    made["properties"] = properties_array(found, schema.field("properties").type)
-    places = rows.buffers["body_position"], rows.buffers["body_size"], count, first
+        positions, flags, count, first = picked.places("record_position", "sys_flag")
+        made[name] = text_array(_scan.host_texts(found.source, positions, flags, count, store=store, first=first))
     if "body" in schema.names:
-        made["body"] = binary_array(_scan.gather(source, *places))
+        made["body"] = binary_array(picked.gather("body"))
     if "body_digest" in schema.names:
-        digests = pa.py_buffer(_scan.digest_pieces(source, *places))
-        made["body_digest"] = pa.Array.from_buffers(pa.int64(), length, [None, digests])
-    batch = pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
-    return batch if mask is None else batch.filter(mask)
+        digests = pa.py_buffer(_scan.digest_pieces(found.source, *picked.places("body_position", "body_size")))
+        made["body_digest"] = pa.Array.from_buffers(pa.int64(), picked.length, [None, digests])
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
 
 def mask_of(topics: pa.Array, found: Stretch, wanted: RowFilter) -> pa.Array | None:
@@ -177,9 +193,7 @@ def mask_of(topics: pa.Array, found: Stretch, wanted: RowFilter) -> pa.Array | N
 
 def having_mask(found: Stretch, names: tuple[str, ...]) -> pa.Array:
     """Rows whose properties have one of *names* in them. A longer name that ends like one, or a value, may too."""
-    rows = found.rows
-    places = rows.buffers["properties_position"], rows.buffers["properties_size"], rows.count, found.first
-    raw = binary_array(_scan.gather(found.source, *places))
+    raw = binary_array(Picked(found, None).gather("properties"))
     masks = [pc.match_substring(raw, f"{name}\x01") for name in names]
     return functools.reduce(pc.or_, masks, pa.repeat(False, len(raw)))
 
@@ -209,14 +223,13 @@ def text_of(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def properties_array(found: Stretch, kind: pa.DataType) -> pa.Array:
+def properties_array(picked: Picked, kind: pa.DataType) -> pa.Array:
     """The properties as they stand, or as maps."""
-    rows = found.rows
-    places = rows.buffers["properties_position"], rows.buffers["properties_size"], rows.count, found.first
     if pa.types.is_binary(kind):
-        return binary_array(_scan.gather(found.source, *places))
-    pairs = _scan.property_pairs(found.source, *places)
-    offsets = pa.Array.from_buffers(pa.int32(), rows.count - found.first + 1, [None, pa.py_buffer(pairs.row_offsets)])
+        return binary_array(picked.gather("properties"))
+    places = picked.places("properties_position", "properties_size")
+    pairs = _scan.property_pairs(picked.found.source, *places)
+    offsets = pa.Array.from_buffers(pa.int32(), picked.length + 1, [None, pa.py_buffer(pairs.row_offsets)])
     return pa.MapArray.from_arrays(offsets, text_array(pairs.names), text_array(pairs.values)).cast(kind)
 
 
