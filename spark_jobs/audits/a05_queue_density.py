@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, none_found, union
+from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
 from spark_jobs.audits.books import PLACE, QUEUE, named, runs
 from spark_jobs.audits.facts import facts, facts_frame
 from spark_jobs.tables import Tables
@@ -59,6 +59,26 @@ def inner_holes(holes: DataFrame, last: DataFrame) -> DataFrame:
         .where(F.col("queue_offset_min") < F.col("last_unit"))
         .select(*QUEUE, F.col("queue_offset_min").alias("queue_offset"), "file")
     )
+
+
+def seam_holes(queues: DataFrame, last: DataFrame, fillers: DataFrame) -> DataFrame:
+    """Places between the last unit of one file and the first of the next, where no file is missing.
+
+    Zeros at the end of a file whose successor begins with zeros look to the scan like the end of the queue.
+    """
+    order = Window.partitionBy(*QUEUE).orderBy("base")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    base = F.regexp_extract("file", r"(\d+)$", 1).cast("long")
+    seams = (
+        queues.join(missing_files(queues), list(QUEUE), "left_anti")
+        .withColumn("base", base)
+        .withColumn("from", F.last("queue_offset_max", ignorenulls=True).over(before) + 1)
+        .where(F.col("from") < F.col("queue_offset_min"))
+        .join(last, list(QUEUE))
+        .where(F.col("queue_offset_min") <= F.col("last_unit"))
+        .select(*QUEUE, F.explode(F.sequence("from", F.col("queue_offset_min") - 1)).alias("queue_offset"), "file")
+    )
+    return seams.join(fillers, list(PLACE), "left_anti")
 
 
 def inner_fillers(tables: Tables) -> DataFrame:
@@ -104,14 +124,15 @@ def missing_files(queues: DataFrame) -> DataFrame:
 
 def check(tables: Tables) -> DataFrame:
     """One finding for each run of offsets without a unit."""
-    faults = tables.kind("unit_fault").where("status = 'hole'")
-    parts = [gaps(missing_files(tables.kind("queue")))]
-    if not faults.isEmpty():
-        places = inner_holes(faults, last_units(tables, faults))
-        parts.append(said(runs(places.withColumn("reason", F.lit("zeros")), F.col("reason")), ERROR))
+    faults, queues = tables.kind("unit_fault").where("status = 'hole'"), tables.kind("queue")
+    parts = [gaps(missing_files(queues))]
     fillers = inner_fillers(tables)
+    if not faults.isEmpty():
+        last = last_units(tables, faults)
+        places = inner_holes(faults, last).unionByName(seam_holes(queues, last, fillers)).dropDuplicates(list(PLACE))
+        parts.append(said(runs(places.withColumn("reason", F.lit("zeros")), F.col("reason")), ERROR))
     parts.append(said(runs(fillers.withColumn("reason", F.lit("a filler")), F.col("reason")), WARNING))
-    return union(parts, tables.spark) if parts else none_found(tables.spark)
+    return union(parts, tables.spark)
 
 
 def said(found: DataFrame, severity: str) -> DataFrame:

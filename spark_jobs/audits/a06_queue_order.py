@@ -15,9 +15,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import ArrayType, IntegerType
 
 from spark_jobs.audits.base import Audit, findings, measured, none_found
 from spark_jobs.audits.books import QUEUE, named
@@ -64,10 +64,13 @@ def out_of_order(offsets: Sequence[int]) -> list[int]:
     return [at for at in range(len(offsets)) if at not in kept]
 
 
-def culprits(queue: pa.Table) -> pa.Table:
-    """The units of one queue that are out of order."""
-    ordered = queue.sort_by("queue_offset").select(list(COLUMNS))
-    return ordered.take(pa.array(out_of_order(ordered["physical_offset"].to_pylist()), pa.int64()))
+def culprits(units: DataFrame) -> DataFrame:
+    """The *units* that are out of order in their queues."""
+    find = F.udf(out_of_order, ArrayType(IntegerType()), useArrow=False)  # Arrow's kind of function needs pandas
+    unit = F.struct("queue_offset", "physical_offset", "file", "position")
+    queues = units.groupBy(*QUEUE).agg(F.sort_array(F.collect_list(unit)).alias("units"))
+    wrong = queues.withColumn("at", F.explode(find(F.col("units.physical_offset"))))
+    return wrong.select(*QUEUE, F.col("units")[F.col("at")].alias("unit")).select(*QUEUE, "unit.*")
 
 
 def check(tables: Tables) -> DataFrame:
@@ -83,8 +86,7 @@ def check(tables: Tables) -> DataFrame:
     )
     stores = F.broadcast(facts_frame(tables).select("store", "rebuilds", "judged_end"))
     judged = (
-        units.groupBy(*QUEUE)
-        .applyInArrow(culprits, units.schema)
+        culprits(units)
         .join(stores, "store")
         .where(~F.col("rebuilds") | (F.col("physical_offset") < F.col("judged_end")))
     )

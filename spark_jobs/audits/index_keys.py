@@ -8,13 +8,11 @@ file and did not walk so far back).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
 from spark_jobs.audits.base import settled, wrapped_sum
 from spark_jobs.audits.books import spans_of
@@ -24,29 +22,16 @@ BUCKET_BITS: Final = 24
 TAG: Final = "tag"
 ROLLBACK: Final = 12
 
-KEYS: Final = StructType(
-    [
-        StructField("store", StringType()),
-        StructField("physical_offset", LongType()),
-        StructField("topic", StringType()),
-        StructField("queue_id", IntegerType()),
-        StructField("part", StringType()),  # unique, key, tag
-        StructField("key", StringType()),
-        StructField("key_hash", IntegerType()),
-    ]
+KEYS: Final = ("store", "physical_offset", "topic", "queue_id", "part", "key", "key_hash")
+KEY: Final = ArrayType(
+    StructType(
+        [
+            StructField("part", StringType()),  # unique, key, tag
+            StructField("key", StringType()),
+            StructField("key_hash", IntegerType()),
+        ]
+    )
 )
-KEYS_ARROW: Final = pa.schema(
-    [
-        ("store", pa.string()),
-        ("physical_offset", pa.int64()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("part", pa.string()),
-        ("key", pa.string()),
-        ("key_hash", pa.int32()),
-    ]
-)
-COLUMNS: Final = ("store", "physical_offset", "topic", "queue_id", "uniq_key", "keys", "tags")
 
 
 def differing(keys: DataFrame, items: DataFrame, stores: DataFrame) -> DataFrame:
@@ -85,27 +70,17 @@ def differing(keys: DataFrame, items: DataFrame, stores: DataFrame) -> DataFrame
     return joined.where(F.col("item_count").isNotNull() & ~gone & ~rebuilt).select("store", "bucket")
 
 
-def keys_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The keys of some records (COLUMNS), one row each, as dispatch finds them."""
+def keys_of(topic: str, unique: str | None, words: str | None, tags: str | None) -> list[tuple[str, str, int]]:
+    """The keys of a record as dispatch finds them: which part, the key, its hash."""
     from pymq import _scan
 
-    for batch in batches:
-        rows: list[tuple[object, ...]] = []
-        for store, offset, topic, queue_id, unique, words, tags in zip(
-            *(batch.column(name).to_pylist() for name in COLUMNS), strict=True
-        ):
-            found = [("unique", unique)] if unique is not None else []
-            found += [("key", word) for word in (words or "").split(" ") if word]
-            found += [(TAG, tags)] if tags else []
-            for part, key in found:
-                stored = f"T#{key}" if part == TAG else key
-                hashed = _scan.index_key_hash(topic.encode(), stored.encode())
-                rows.append((store, offset, topic, queue_id, part, key, hashed))
-        columns = zip(*rows, strict=True) if rows else [[] for _ in KEYS_ARROW]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, KEYS_ARROW, strict=True)],
-            schema=KEYS_ARROW,
-        )
+    found = [("unique", unique)] if unique is not None else []
+    found += [("key", word) for word in (words or "").split(" ") if word]
+    found += [(TAG, tags)] if tags else []
+    return [
+        (part, key, _scan.index_key_hash(topic.encode(), f"T#{key}".encode() if part == TAG else key.encode()))
+        for part, key in found
+    ]
 
 
 def read_keys(tables: Tables, buckets: DataFrame) -> DataFrame:
@@ -116,7 +91,12 @@ def read_keys(tables: Tables, buckets: DataFrame) -> DataFrame:
         if row.bucket >= 0
     )
     records = tables.records(ranges).where("status in ('ok', 'bad_crc', 'bad_record_crc')")
-    return records.where(f"sys_flag & {ROLLBACK} != {ROLLBACK}").select(*COLUMNS).mapInArrow(keys_of, KEYS)
+    keys = F.udf(keys_of, KEY, useArrow=False)  # Arrow's kind of function needs pandas
+    return (
+        records.where(f"sys_flag & {ROLLBACK} != {ROLLBACK}")
+        .withColumn("one", F.explode(keys("topic", "uniq_key", "keys", "tags")))
+        .select("store", "physical_offset", "topic", "queue_id", "one.*")
+    )
 
 
 def read_items(tables: Tables, buckets: DataFrame) -> DataFrame:
@@ -206,7 +186,7 @@ def missing_keys(keys: DataFrame, items: DataFrame, files: DataFrame, stores: Da
         .join(F.broadcast(spare), ["store", "file"], "left")
         .withColumn("spare", F.coalesce("spare", F.lit(0)))
     )
-    return placed.select(*KEYS.names, "file", "is_partial", "spare", "index_end", "is_pymq")
+    return placed.select(*KEYS, "file", "is_partial", "spare", "index_end", "is_pymq")
 
 
 def tagging(keys: DataFrame, items: DataFrame) -> DataFrame:

@@ -163,7 +163,7 @@ def differences(tables: Tables, compared: Iterable[Twins]) -> DataFrame | None:
             end = min(stretch.end, stretch.begin + LOOKED_AT_MAX)
             own_ranges.append(ByteRange(one.pair.store, begin, end))
             other_ranges.append(ByteRange(one.pair.other, begin, end))
-            spans.append((one.pair.store, one.pair.other, stretch.begin, end))
+            spans.append((one.pair.store, one.pair.other, begin, end))
     named = ["store", "physical_offset", "topic", "queue_id", "queue_offset", "status"]
     print_ = F.xxhash64(*COMPARED).alias("fingerprint")
     mine = tables.records(own_ranges, body="digest").select(*named, print_)
@@ -172,7 +172,10 @@ def differences(tables: Tables, compared: Iterable[Twins]) -> DataFrame | None:
         {name: f"other_{name}" for name in (*named[2:], "fingerprint")}
     )
     looked_at = tables.spark.createDataFrame(spans, "store string, other string, begin long, end long")
-    joined = mine.join(theirs, ["store", "physical_offset"], "full")
+    # One store may be compared with many: each pair sees its own spans of it alone.
+    inside = (F.col("store") == F.col("of")) & F.col("physical_offset").between(F.col("begin"), F.col("end") - 1)
+    seen = F.broadcast(looked_at.select(F.col("store").alias("of"), "begin", "end"))
+    joined = mine.join(theirs.join(seen, inside, "left_semi"), ["store", "physical_offset"], "full")
     return runs(joined, looked_at)
 
 

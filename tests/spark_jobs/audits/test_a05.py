@@ -45,12 +45,15 @@ def test_gaps_are_found_once_and_legal_ones_not_at_all(spark: SparkSession):
     files = story.store("file").queue("T", 0, 0, 19).queue("T", 0, 40, 59, base=800)
     files.queue("U", 0, 0, 19).queue("U", 0, 20, 39, base=400)
     story.store("short").queue("T", 0, 0, 9, size=200).queue("T", 0, 20, 39, base=400)
+    seam = story.store("seam").both(0, "T", 0, 18).both(100, "T", 0, 21).queue("T", 0, 0, 18)
+    hole(seam.queue("T", 0, 21, 25, base=400), 20)
     findings = a05.check(story.tables(spark))
     assert found(findings) == [
         ("file", "T", 0, 20),
         ("hole", "T", 0, 1),
         ("inner", "T", 0, 1),
         ("kept", "T", 0, 1),
+        ("seam", "T", 0, 19),
         ("short", "T", 0, 10),
     ]
     assert [row.store for row in findings.where("severity = 'warning'").collect()] == ["inner"]
