@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from spark_jobs.report import plots
 from spark_jobs.report.commands import command_for
@@ -27,7 +27,8 @@ from spark_jobs.report.style import CSS, POLICY, SCRIPT
 from spark_jobs.report.svg import escape, time_text
 
 CHIPS = {State.CLEAN: "good", State.FINDINGS: "bad", State.NOT_RUN: "none", State.FAILED: "warn"}
-DRAWN = {"lag", "lateness_ms", "transactions", "duplicates"}  # metrics with a picture of their own
+# Metrics with a picture of their own, and the checks that measure them: where none of these ran, nothing is known.
+DRAWN = {"lag": ("A9",), "lateness_ms": ("A15", "A16"), "transactions": ("A13",), "duplicates": ("A18",)}
 OPEN_MAX = 100  # findings of a check that is not folded at first
 METRIC_ROWS_MAX = 500
 OTHER_UNITS = {"bytes"}
@@ -185,18 +186,27 @@ def numeric(name: str) -> str:
 def pictures(report: Report) -> str:
     """The plots and the file map."""
     cards = [
-        ("Traffic over time", plots.traffic(report.traffic), True),
+        ("Traffic over time", plots.traffic(report.traffic, report.map_note), True),
         ("The log's files", file_map(report.extents, report.stores, report.map_note), True),
-        ("Lag by group", plots.lag(report.metrics("lag")), False),
-        ("Lateness of delayed messages", plots.lateness(report.metrics("lateness_ms")), False),
-        ("Outcome of transactions", plots.transactions(report.metrics("transactions")), False),
-        ("Duplicates by source", plots.duplicates(report.metrics("duplicates")), False),
+        ("Lag by group", drawn("lag", plots.lag, report), False),
+        ("Lateness of delayed messages", drawn("lateness_ms", plots.lateness, report), False),
+        ("Outcome of transactions", drawn("transactions", plots.transactions, report), False),
+        ("Duplicates by source", drawn("duplicates", plots.duplicates, report), False),
     ]
     figures = "".join(
         f'<div class="card{" wide" if wide else ""}"><h3>{escape(title)}</h3>{body}</div>'
         for title, body, wide in cards
     )
     return f'<section><h2>What is in there</h2><div class="plots">{figures}</div></section>'
+
+
+def drawn(name: str, plot: Callable[[list[Metric]], str], report: Report) -> str:
+    """The picture of one metric; "there is none" is said only by a check that has looked."""
+    metrics = report.metrics(name)
+    looked = [outcome.audit.name for outcome in report.outcomes if outcome.state in {State.CLEAN, State.FINDINGS}]
+    if metrics or set(DRAWN[name]) & set(looked):
+        return plot(metrics)
+    return plots.nothing(f"Not known: {' and '.join(DRAWN[name])} did not run.")
 
 
 def other_metrics(report: Report) -> str:

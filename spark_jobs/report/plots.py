@@ -46,12 +46,12 @@ def nothing(sentence: str) -> str:
 # ---- traffic -------------------------------------------------------------------------------------------------
 
 
-def traffic(metrics: Iterable[Metric]) -> str:
+def traffic(metrics: Iterable[Metric], note: str = "") -> str:
     """Messages over time by topic: metrics `records` (label: the topic) with `at`; `bytes` beside them is summed up."""
     rows = [metric for metric in metrics if metric.at is not None and metric.value]
     counts = [metric for metric in rows if metric.name == "records"]
     if not counts:
-        return nothing("No message with a store time: nothing to draw over time.")
+        return nothing(note or "No message with a store time: nothing to draw over time.")
     first, last = time_window(counts)
     whole, counts = len(counts), [metric for metric in counts if first <= metric.at <= last]
     step = time_step(last - first, TIME_BUCKETS_MAX)

@@ -17,6 +17,7 @@ from typing import TextIO
 from spark_jobs.report.model import Outcome, bytes_text, seconds_text
 
 REDRAW_S = 0.25
+TITLE_WIDTH_MIN = 12
 ERASE = "\r\033[K"
 
 Tasks = Callable[[], tuple[int, int]]
@@ -111,26 +112,30 @@ class LiveProgress(Progress):
             self._stream.write(ERASE)
             self._stream.flush()
 
-    def line(self) -> str:
-        """The line as it is now."""
+    def line(self, width: int = 1_000) -> str:
+        """The line as it is now; where it would be wider than *width*, the check's title is cut, not the figures."""
         done, total = self._tasks()
         minutes, seconds = divmod(int(self._clock() - self._begun), 60)
-        width = len(str(self._steps))
-        parts = [f"[{self._number:>{width}}/{self._steps}] {self._text}"]
+        number = f"[{self._number:>{len(str(self._steps))}}/{self._steps}] "
+        parts = [""]
         if total:
             parts.append(f"{done} of {total} tasks")
         parts.append(bytes_text(self._size))
         if self._found:
             parts.append(f"{self._found:,} found")
         parts.append(f"{minutes}:{seconds:02}")
-        return " · ".join(parts)
+        figures = " · ".join(parts)
+        room = max(width - len(number) - len(figures), TITLE_WIDTH_MIN)
+        title = self._text if len(self._text) <= room else self._text[: room - 1].rstrip() + "…"
+        return number + title + figures
 
     def draw(self) -> None:
         """Draw the line, cut to the terminal."""
-        line = self.line()
+        width = shutil.get_terminal_size().columns - 1
+        line = self.line(width)[: max(width, TITLE_WIDTH_MIN)]
         with self._lock:
             if not self._closed.is_set():
-                self._stream.write(ERASE + line[: max(shutil.get_terminal_size().columns - 1, 20)])
+                self._stream.write(ERASE + line)
                 self._stream.flush()
 
     def _run(self) -> None:

@@ -92,6 +92,10 @@ def test_live_progress_says_which_check_and_how_far():
         progress.done(Outcome(audit(), (Finding("A1", "error"),) if number == 0 else ()))
     now[0] += 102.5
     assert progress.line() == "[ 7/24] A7 index and keys agree · 31 of 80 tasks · 10.0 GiB · 1 found · 1:42"
+    narrow = progress.line(70)
+    assert len(narrow) == 70
+    assert narrow.startswith("[ 7/24] A7 index and")
+    assert narrow.endswith("… · 31 of 80 tasks · 10.0 GiB · 1 found · 1:42")
     progress.close()
     progress.close()
     assert stream.getvalue().endswith("\r\033[K")

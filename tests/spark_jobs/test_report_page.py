@@ -141,6 +141,18 @@ def test_columns_nobody_fills_are_left_out():
     assert Page(render(two)).text_of("th")[4:] == ["severity", "store", "offset", "expected", "actual", "evidence"]
 
 
+def test_page_does_not_say_there_is_none_of_what_nobody_looked_for():
+    """Goal: unknown is not zero. Method: the pictures' sentences without the checks that measure, failed, and run."""
+    unknown = render(report(Outcome(audit("A1")), map_note="Not drawn: nothing read the log."))
+    for sentence in ("A9 did not run", "A15 and A16 did not run", "A13 did not run", "A18 did not run"):
+        assert f"Not known: {sentence}." in unknown
+    assert unknown.count("Not drawn: nothing read the log.") == 2
+    assert "Not known: A13 did not run." in render(report(Outcome(audit("A13"), error="x")))
+    looked = render(report(*(Outcome(audit(name)) for name in ("A9", "A13", "A15", "A18"))))
+    assert "Not known" not in looked
+    assert "No transaction was begun." in looked
+
+
 def test_numbers_sort_as_numbers():
     """Goal: sorting by offset is by size. Method: cells of numbers carry the plain number, shown with separators."""
     finding = Finding("A1", "error", offset=12_345_678)
