@@ -156,33 +156,17 @@ def copied(fault: Fault, made: StoreMade, directory: Path) -> Case:
 
 
 def audit_all(spark: SparkSession, seeded: dict[str, Seeded], clean: dict[str, StoreMade], directory: Path) -> Run:
-    """As few runs as possible: one of everything that stands alone, one for each relation, one for each ledger."""
+    """As few runs as possible: one of everything that stands alone, one for each relation, few for ledgers."""
     run = Run(seeded, {name: [] for name in clean}, [])
     # Names of directories become names of stores: a clean store is known by its own.
     paths = {name: copy_store(made.path, directory / "clean" / name) for name, made in clean.items()}
+    needed = {one.name: one.needs for one in ALL}
 
-    def audit(stores: list[Path], checks: Iterable[str], against: list[Path], ledgers: Iterable[Path], **how: str):
-        others = Tables(spark, [str(path) for path in against]) if against else None
-        books = read_ledgers(spark, [str(path) for path in ledgers]) if ledgers else None
-        tables = Tables(spark, [str(path) for path in stores], against=others, ledgers=books, **how)
-        wanted = [one for one in ALL if one.name in set(checks)]
-        for one in wanted:
-            try:
-                rows = [row.asDict() for row in one.check(tables).collect()]
-            except PySparkException as error:
-                run.errors.append(f"{one.name}: {error}")
-                continue
-            for row in rows:
-                if row["store"] in run.clean:
-                    run.clean[row["store"]].append(row)
-                elif row["store"] in seeded and seeded[row["store"]].fault.check == one.name:
-                    seeded[row["store"]].findings.append(row)
-        if "scan" in vars(tables):
-            tables.scan.unpersist()
+    def checks_of(group: Iterable[Seeded], needs: set[str]) -> set[str]:
+        return {one.fault.check for one in group} | {name for name, wanted in needed.items() if wanted == needs}
 
     alone = [one for one in seeded.values() if not one.fault.against and not one.fault.ledgers]
-    lonely = [one.name for one in ALL if not one.needs]
-    audit([*(one.case.path for one in alone), *paths.values()], lonely, [], ())
+    audit(run, Tables(spark, texts([*(one.case.path for one in alone), *paths.values()])), checks_of([], set()))
     for relation in sorted(set(RELATIONS.values())):
         related = [one for one in seeded.values() if RELATIONS.get(one.fault.against) == relation]
         pairs = [(one.case.path, one.case.against) for one in related]
@@ -190,15 +174,60 @@ def audit_all(spark: SparkSession, seeded: dict[str, Seeded], clean: dict[str, S
             other = made.earlier if relation == "earlier" else made.master
             if other is not None:
                 pairs.append((paths[name], copy_store(other, directory / "clean-against" / relation / name)))
-        checks = {one.fault.check for one in related} | {one.name for one in ALL if one.needs == {"against"}}
-        audit([one for one, _ in pairs], checks, [other for _, other in pairs if other], (), relation=relation)
-    for one in seeded.values():
-        if one.fault.ledgers:
-            audit([one.case.path], [one.fault.check], [], one.case.ledgers)
-    for name, made in clean.items():
-        if made.ledgers:
-            audit([paths[name]], [one.name for one in ALL if one.needs == {"ledgers"}], [], made.ledgers)
+        against = Tables(spark, texts(other for _, other in pairs))
+        tables = Tables(spark, texts(path for path, _ in pairs), against=against, relation=relation)
+        audit(run, tables, checks_of(related, {"against"}))
+    for batch in batches([one for one in seeded.values() if one.fault.ledgers]):
+        ledgers = read_ledgers(spark, texts(path for one in batch for path in one.case.ledgers))
+        tables = Tables(spark, texts(one.case.path for one in batch), ledgers=ledgers)
+        audit(run, tables, {one.fault.check for one in batch})
+    kept = {name: made for name, made in clean.items() if made.ledgers}
+    ledgers = read_ledgers(spark, texts(path for made in kept.values() for path in made.ledgers))
+    audit(run, Tables(spark, texts(paths[name] for name in kept), ledgers=ledgers), checks_of([], {"ledgers"}))
     return run
+
+
+def texts(paths: Iterable[Path | None]) -> list[str]:
+    """As Spark wants them."""
+    return [str(path) for path in paths]
+
+
+def batches(cases: list[Seeded]) -> list[list[Seeded]]:
+    """Cases whose ledgers can be read together: each of another store, for a line tells by its address of which.
+
+    A fault without a place is one of the ledger itself, which is said of the first store there is: it goes alone.
+    """
+    made: list[list[Seeded]] = []
+    for one in cases:
+        nowhere = one.expected == Expected(one.fault.check)
+        fitting = (batch for batch in made if one.kind not in {other.kind for other in batch})
+        batch = None if nowhere else next((batch for batch in fitting if batch[0].expected.topic is not None), None)
+        if batch is None:
+            made.append([one])
+        else:
+            batch.append(one)
+    return made
+
+
+def audit(run: Run, tables: Tables, checks: set[str]) -> None:
+    """Run some checks, and file what they find."""
+    for one in ALL:
+        if one.name not in checks:
+            continue
+        try:
+            rows = [row.asDict() for row in one.check(tables).collect()]
+        except PySparkException as error:
+            run.errors.append(f"{one.name}: {error}")
+            continue
+        for row in rows:
+            if row["store"] in run.clean:
+                run.clean[row["store"]].append(row)
+            elif row["store"] in run.seeded and run.seeded[row["store"]].fault.check == one.name:
+                run.seeded[row["store"]].findings.append(row)
+            elif row["store"] not in run.seeded:
+                run.errors.append(f"{one.name}: a finding of no store: {row}")
+    if "scan" in vars(tables):
+        tables.scan.unpersist()
 
 
 def test_every_audit_has_ten_faults():

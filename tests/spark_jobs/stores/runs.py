@@ -13,6 +13,7 @@ golden_went_on  the same, taken over by pymq
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -33,8 +34,12 @@ STORM_S = (0.4, 1.2)
 
 
 def broker(directory: Path, **settings: str) -> BrokerProcess:
-    """A broker whose store is *directory*/store."""
-    chosen = SETTINGS | settings
+    """A broker whose store is *directory*/store.
+
+    Its records carry an address that no other store's do, so that ledgers of several stores can be told apart.
+    """
+    own = hashlib.sha256(str(directory).encode()).digest()
+    chosen = SETTINGS | {"brokerIP1": f"127.{own[0]}.{own[1]}.{own[2]}"} | settings
     return BrokerProcess(directory, *(text for name, value in chosen.items() for text in (f"--{name}", value)))
 
 
