@@ -40,7 +40,7 @@ SQL = "sql:"
 def asked_for(subscription: Column, tags: Column) -> Column:
     """Whether a message was subscribed to; null where that cannot be told."""
     expression = F.coalesce(subscription, F.lit(EVERYTHING))
-    wanted = F.transform(F.split(expression, r"\|\|"), F.trim)
+    wanted = F.transform(F.split(expression, r"\|\|"), lambda word: F.trim(word))
     return (
         F.when(F.trim(expression).isin(EVERYTHING, ""), F.lit(True))
         .when(expression.startswith(SQL), F.lit(None).cast("boolean"))

@@ -48,7 +48,7 @@ CASES = {
     "two_skipped_together": (lines(1, 4), records(1, 2, 3, 4), 5, [2]),
     "two_skipped_apart": (lines(1, 3, 5), records(1, 2, 3, 4, 5), 6, [2, 4]),
     "last_skipped": (lines(1, 2), records(1, 2, 3), 4, [3]),
-    "tag_skipped": (lines(1, 3, subscription="red"), records(1, 2, 3, tags="red"), 4, [2]),
+    "tag_skipped": (lines(1, 3, subscription="red || green"), records(1, 2, 3, tags="red"), 4, [2]),
     "not_there": (lines(1, 2), records(1), 3, [2]),
     "elsewhere": (lines(1), records(1, topic="U"), 2, [1]),
 }
