@@ -37,10 +37,16 @@ EVERYTHING = "*"
 SQL = "sql:"
 
 
+def trimmed(word: Column) -> Column:
+    """*word* without blanks. `F.trim` itself would get the element's index as what to trim."""
+    return F.trim(word)
+
+
 def asked_for(subscription: Column, tags: Column) -> Column:
     """Whether a message was subscribed to; null where that cannot be told."""
     expression = F.coalesce(subscription, F.lit(EVERYTHING))
-    wanted = F.transform(F.split(expression, r"\|\|"), lambda word: F.trim(word))
+    words = F.split(expression, r"\|\|")
+    wanted = F.transform(words, trimmed)
     return (
         F.when(F.trim(expression).isin(EVERYTHING, ""), F.lit(True))
         .when(expression.startswith(SQL), F.lit(None).cast("boolean"))
