@@ -59,7 +59,7 @@ CI_CLEAN: tuple[Wanted, ...] = (
     ("every_kind", None), ("went_on", None), ("replica", None), ("killed", None), ("retained", None), ("golden", None),
 )  # fmt: skip
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(7200 if FULL else 300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(7200 if FULL else 1500)]
 
 
 def sample() -> tuple[Fault, ...]:
