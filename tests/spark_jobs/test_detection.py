@@ -27,7 +27,7 @@ from spark_jobs.ledger import read_ledgers
 from spark_jobs.tables import Tables
 from tests.spark_jobs.faults import Case, Expected, Fault, NothingFitsError, all_faults
 from tests.spark_jobs.faults.patch import copy_store
-from tests.spark_jobs.stores import StoreMade
+from tests.spark_jobs.stores import StoreMade, runs
 from tests.spark_jobs.stores.gallery import Gallery, Wanted
 
 FULL = os.environ.get("PYMQ_FULL") == "1"
@@ -78,6 +78,15 @@ def sample() -> tuple[Fault, ...]:
 FAULTS = sample()
 WANTED_CLEAN = CLEAN if FULL else CI_CLEAN
 KINDS = BASES if FULL else CI_BASES
+
+if FULL:  # with stores that Apache's broker writes meanwhile, which takes a JDK and Maven
+    from tests.interop.apache_toolchain import toolchain
+    from tests.interop.spark.apache_run import apache_killed, apache_pair, apache_store
+
+    for apache_run in (apache_store, apache_killed, apache_pair):
+        runs.KINDS[apache_run.__name__] = lambda directory, run=apache_run: run(toolchain(), directory)
+        WANTED_CLEAN += ((apache_run.__name__, None),)
+    KINDS += ("apache_store", "apache_pair")
 
 
 @dataclass

@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -125,7 +126,7 @@ def retained(directory: Path, seed: int = 6) -> StoreMade:
 
             def expire() -> bool:
                 for path in logs[:-2]:
-                    if path.exists():
+                    with suppress(FileNotFoundError):
                         os.utime(path, (0, 0))  # again and again: pages written back later make it young
                 client.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
                 return not logs[0].exists()
