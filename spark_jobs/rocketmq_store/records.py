@@ -8,7 +8,7 @@ batch of its own, and text that is no UTF-8 is made presentable row by row. Noth
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -82,9 +82,13 @@ def read_records(
     properties: str = "raw",
     row_filter: RowFilter | None = None,
     delay_levels: str = DELAY_LEVELS,
+    columns: Iterable[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of what starts in a range, as `arrow_schema("commitlog", …)` has them."""
+    """The rows of what starts in a range, as `arrow_schema("commitlog", …)` has them; only *columns* where given."""
     schema = arrow_schema("commitlog", body=body, properties=properties)
+    if columns is not None:
+        chosen = set(columns)
+        schema = pa.schema([field for field in schema if field.name in chosen])
     wanted = row_filter or RowFilter()
     begin = one.begin if wanted.begin is None else max(one.begin, wanted.begin)
     end = one.end if wanted.end is None else min(one.end, wanted.end)
@@ -143,28 +147,35 @@ def batch_of(one: LogRange, found: Stretch, wanted: RowFilter, schema: pa.Schema
     picked = Picked(found, mask)
     if picked.length == 0:
         return None
-    made: dict[str, pa.Array] = {
-        "store": pa.repeat(pa.scalar(one.store, pa.string()), picked.length),
-        "file": pa.repeat(pa.scalar(file_of(one.path), pa.string()), picked.length),
-        "physical_offset": pc.add(picked.column("record_position"), found.offset),
-        "status": STATUS_NAMES.take(picked.column("status")),
-        "topic": topics if mask is None else topics.filter(mask),
-        "properties": properties_array(picked, schema.field("properties").type),
-    }
-    for name, column in NUMBERS.items():
-        made[name] = picked.column(column).cast(schema.field(name).type)
-    for name, column in TEXTS.items():
-        if name not in made:
-            made[name] = text_array(picked.gather(column))
-    for name, store in (("born_host", False), ("store_host", True)):
+    made = [made_column(one, picked, field, topics if mask is None else topics.filter(mask)) for field in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def made_column(one: LogRange, picked: Picked, field: pa.Field, topics: pa.Array) -> pa.Array:
+    """One column of a batch: only those that are asked for are made."""
+    name, found = field.name, picked.found
+    if name in ("store", "file"):
+        return pa.repeat(pa.scalar(one.store if name == "store" else file_of(one.path), pa.string()), picked.length)
+    if name == "physical_offset":
+        return pc.add(picked.column("record_position"), found.offset)
+    if name == "status":
+        return STATUS_NAMES.take(picked.column("status"))
+    if name == "topic":
+        return topics
+    if name == "properties":
+        return properties_array(picked, field.type)
+    if name in NUMBERS:
+        return picked.column(NUMBERS[name]).cast(field.type)
+    if name in TEXTS:
+        return text_array(picked.gather(TEXTS[name]))
+    if name in ("born_host", "store_host"):
         positions, flags, count, first = picked.places("record_position", "sys_flag")
-        made[name] = text_array(_scan.host_texts(found.source, positions, flags, count, store=store, first=first))
-    if "body" in schema.names:
-        made["body"] = binary_array(picked.gather("body"))
-    if "body_digest" in schema.names:
-        digests = pa.py_buffer(_scan.digest_pieces(found.source, *picked.places("body_position", "body_size")))
-        made["body_digest"] = pa.Array.from_buffers(pa.int64(), picked.length, [None, digests])
-    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+        is_store = name == "store_host"
+        return text_array(_scan.host_texts(found.source, positions, flags, count, store=is_store, first=first))
+    if name == "body":
+        return binary_array(picked.gather("body"))
+    digests = pa.py_buffer(_scan.digest_pieces(found.source, *picked.places("body_position", "body_size")))
+    return pa.Array.from_buffers(pa.int64(), picked.length, [None, digests])
 
 
 def mask_of(topics: pa.Array, found: Stretch, wanted: RowFilter) -> pa.Array | None:

@@ -115,7 +115,7 @@ class StoreReader(DataSourceReader):
         """The rows of one part; Spark makes up a part without value when there is none."""
         if partition.value is None:
             return
-        for batch in read_part(self.request, partition.value, self.wanted):
+        for batch in read_part(self.request, partition.value, self.wanted, self.columns):
             if batch.num_rows:
                 yield batch.select(list(self.columns)) if tuple(batch.schema.names) != self.columns else batch
 
@@ -134,11 +134,11 @@ class FilteringStoreReader(StoreReader):
                 yield one
 
 
-def read_part(request: Request, part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The rows of one part."""
+def read_part(request: Request, part: Part, wanted: Wanted, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The rows of one part, with *columns* and perhaps others."""
     if isinstance(part, LogPart):
         for one in part.ranges:
-            yield from read_log(request, one, wanted, part)
+            yield from read_log(request, one, wanted, part, columns)
     elif isinstance(part, QueuePart):
         yield from read_queues(request, part)
     elif isinstance(part, IndexPart):
@@ -156,7 +156,9 @@ def read_part(request: Request, part: Part, wanted: Wanted) -> Iterator[pa.Recor
         yield from small_tables.read_small(request.table, part.stores)
 
 
-def read_log(request: Request, one: LogRange, wanted: Wanted, part: LogPart) -> Iterator[pa.RecordBatch]:
+def read_log(
+    request: Request, one: LogRange, wanted: Wanted, part: LogPart, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     """A range of the log: its records, what is decoded from them, or their summaries."""
     if request.table == "scan":
         from spark_jobs.rocketmq_store.scan import scan_log
@@ -171,6 +173,7 @@ def read_log(request: Request, one: LogRange, wanted: Wanted, part: LogPart) -> 
             properties=request.properties,
             row_filter=row_filter(wanted)._replace(having=request.having),
             delay_levels=part.delay_levels,
+            columns={*columns, "topic"},
         )
         topics = None if request.topics is None else pa.array(sorted(request.topics), pa.string())
         for batch in found:
