@@ -73,7 +73,7 @@ def test_a_send_that_began_after_an_answer_lies_behind_that_message(spark):
     for number, (name, times) in enumerate(
         {
             "in_order": [(0, 5), (6, 9), (10, 12)],
-            "together": [(4, 9), (0, 8), (1, 3)],
+            "together": [(4, 9), (0, 8), (1, 5)],
             "overtaken": [(20, 25), (0, 5), (6, 9)],
         }.items()
     ):
