@@ -10,7 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-EXTRAS := test perf lint
+EXTRAS := test perf lint spark
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 KILL_RUNS ?= 200
@@ -191,6 +191,13 @@ full-sizes: build native-build ## the bit flips and models at the sizes of their
 	PYMQ_FULL=1 $(PY) tools/run_native.py --show --variant plain --timeout-s 7200 build/native/plain/bin/test_crash_bit_flips
 	PYMQ_FULL=1 $(PY) -m pytest tests/model tests/fault --timeout=7200 $(PYTEST_ARGS)
 
+.PHONY: audit-detection audit-full
+audit-detection: build interop-tools ## R27: every audit finds each of its 10 seeded faults, and nothing in clean dumps
+	PYMQ_FULL=1 $(PY) -m pytest -s tests/spark_jobs/test_detection.py --timeout=7200 $(PYTEST_ARGS)
+
+audit-full: build interop-tools ## everything of tests/spark_jobs at its long size, audit-detection included
+	PYMQ_FULL=1 $(PY) -m pytest tests/spark_jobs --timeout=7200 $(PYTEST_ARGS)
+
 .PHONY: differential
 differential: build interop-tools ## DIFFERENTIAL_SEQUENCES (2,000) random sequences to pymq and to Apache RocketMQ, and to both data planes
 	PYMQ_DIFFERENTIAL_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) PYMQ_CONTRACT_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) \
@@ -201,5 +208,5 @@ full: build ## everything above, long sizes; the result goes to docs/full-result
 
 clean: ## remove what was built, keep the virtual environment's tools
 	rm -rf build dist *.egg-info $(VENV)/.installed .pytest_cache .mypy_cache .ruff_cache
-	find pymq spark_jobs tests perf tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find pymq spark_jobs pyspark_rocketmq_store tests perf tools -name __pycache__ -type d -prune -exec rm -rf {} +
 	find pymq -name '*.so' -delete

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("lint", "test", "sanitize", "kill-loop", "crash-sweep", "full-sizes", "differential", "fuzz", "bench")
+TARGETS = (
+    "lint", "test", "sanitize", "kill-loop", "crash-sweep", "full-sizes", "differential", "audit-full", "fuzz", "bench",
+)  # fmt: skip
 # The last line of pytest, of the native runner and of libFuzzer that says how much was done.
 FIGURE = re.compile(
     r"^=+ (.* in [\d.]+s.*?) =+$|^(\w+: \d+ of \d+ programs passed)$|^stat::(number_of_executed_units:\s*\d+)$"

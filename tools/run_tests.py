@@ -1,8 +1,9 @@
-"""Run the tests in processes side by side: those that meet other people's programs, in two groups, and all others.
+"""Run the tests in processes side by side: those that meet other people's programs, in three groups, and all others.
 
 The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
-time. The output of the others is shown as it comes, that of the groups when they have ended. Usage: run_tests.py
-[pytest's arguments]; with any argument there is one process, and pytest decides.
+time; those of Spark have a virtual machine of their own and nothing to share with the rest. The output of the others is
+shown as it comes, that of the groups when they have ended. Usage: run_tests.py [pytest's arguments]; with any argument
+there is one process, and pytest decides.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INTEROP = "tests/interop"
 # Programs that go on for the whole run; the others of INTEROP start one a test.
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
+SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
 NO_TESTS = 5  # pytest's status for nothing collected
 
@@ -52,15 +54,22 @@ def run_side_by_side(apart: Mapping[str, Sequence[str]], others: Sequence[str]) 
     return next((status for status in statuses if status not in (0, NO_TESTS)), 0)
 
 
+def groups() -> tuple[dict[str, list[str]], list[str]]:
+    """Pytest's arguments for the groups apart, by what they are, and for the others."""
+    apart = {
+        f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
+        f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in CLIENTS)],
+        f"the tests of {SPARK}": [SPARK],
+    }
+    return apart, ["tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"]
+
+
 def main(arguments: Sequence[str]) -> int:
     """One process or several."""
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
-    apart = {
-        f"the tests of {', '.join(CLIENTS)}": pytest_command(*CLIENTS),
-        f"the other tests of {INTEROP}": pytest_command(INTEROP, *(f"--ignore={path}" for path in CLIENTS)),
-    }
-    return run_side_by_side(apart, pytest_command("tests", f"--ignore={INTEROP}"))
+    apart, others = groups()
+    return run_side_by_side({name: pytest_command(*words) for name, words in apart.items()}, pytest_command(*others))
 
 
 if __name__ == "__main__":

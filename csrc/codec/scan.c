@@ -3,6 +3,7 @@
 
 #include "pymq/cq_unit.h"
 #include "pymq/crc32.h"
+#include "pymq/scan_text.h"
 
 /* Fill one column of the current row if the caller wants it. */
 #define PUT(column, row, value)                                                                                        \
@@ -35,6 +36,56 @@ static void put_record(const struct pymq_log_columns *columns, size_t row, const
     PUT(columns->properties_size, row, (int32_t)record->properties.size);
 }
 
+static bool body_crc_matches(const struct pymq_record *record) {
+    return pymq_body_crc(record->body.data, record->body.size) == record->body_crc;
+}
+
+/* What the CRCs say, each computed once for whichever columns want it. */
+static void put_checks(const struct pymq_log_columns *columns, struct pymq_log_walk *walk, unsigned checks,
+                       const uint8_t *source, const struct pymq_record *record, int64_t offset) {
+    bool matches = true, empty = record->body.size == 0;
+    enum pymq_record_crc_state state = PYMQ_RECORD_CRC_ABSENT;
+    size_t row = walk->count;
+    if (columns->body_crc_matches != NULL || columns->status != NULL) {
+        /* An empty body's CRC is nobody's business, see pymq_record_decode. With PYMQ_CHECK_BODY_CRC it was
+         * compared a moment ago. */
+        matches = empty || (checks & PYMQ_CHECK_BODY_CRC) != 0 || body_crc_matches(record);
+        walk->crc_mismatch_count += !matches;
+        PUT(columns->body_crc_matches, row, matches);
+    }
+    if (columns->record_crc_state != NULL || columns->status != NULL) {
+        state = pymq_record_crc_state(source + walk->position, record);
+        walk->record_crc_mismatch_count += state == PYMQ_RECORD_CRC_DIFFERS;
+        PUT(columns->record_crc_state, row, (uint8_t)state);
+    }
+    if (columns->status != NULL) {
+        columns->status[row] = record->physical_offset != offset                 ? PYMQ_ROW_BAD_OFFSET
+                               : !matches || (empty && record->body_crc != 0)    ? PYMQ_ROW_BAD_CRC
+                               : state == PYMQ_RECORD_CRC_DIFFERS                ? PYMQ_ROW_BAD_RECORD_CRC
+                                                                                 : PYMQ_ROW_OK;
+    }
+}
+
+static void put_value(int64_t *positions, int32_t *sizes, size_t row, struct pymq_slice value, const uint8_t *source) {
+    PUT(positions, row, value.data != NULL ? value.data - source : 0);
+    PUT(sizes, row, value.data != NULL ? (int32_t)value.size : -1);
+}
+
+/* What the properties say, read once for whichever columns want it. */
+static void put_keys(const struct pymq_log_columns *columns, size_t row, const struct pymq_delay_levels *levels,
+                     const uint8_t *source, const struct pymq_record *record) {
+    if (columns->tags_code != NULL || columns->unique_key_size != NULL || columns->keys_size != NULL ||
+        columns->tags_size != NULL) {
+        struct pymq_record_keys keys;
+        pymq_record_keys(record, levels, &keys);
+        PUT(columns->tags_code, row, keys.tags_code);
+        put_value(columns->unique_key_position, columns->unique_key_size, row, keys.unique_key, source);
+        put_value(columns->keys_position, columns->keys_size, row, keys.keys, source);
+        put_value(columns->tags_position, columns->tags_size, row, keys.tags, source);
+    }
+    PUT(columns->text_state, row, pymq_text_state(record->topic, record->properties));
+}
+
 static enum pymq_walk_end end_of(ssize_t status) {
     switch (status) {
     case 0: return PYMQ_WALK_BLANK;
@@ -62,24 +113,11 @@ void pymq_scan_log(const uint8_t *source, size_t size, int64_t base_offset, unsi
             return;
         }
         put_record(columns, walk->count, &record, source, walk->position);
-        if (columns->body_crc_matches != NULL) {
-            /* An empty body's CRC is nobody's business, see pymq_record_decode. With PYMQ_CHECK_BODY_CRC it was
-             * compared a moment ago. */
-            bool matches = record.body.size == 0 || (checks & PYMQ_CHECK_BODY_CRC) != 0 ||
-                           pymq_body_crc(record.body.data, record.body.size) == record.body_crc;
-            columns->body_crc_matches[walk->count] = matches;
-            walk->crc_mismatch_count += !matches;
-        }
-        if (columns->record_crc_state != NULL) {
-            enum pymq_record_crc_state state = pymq_record_crc_state(source + walk->position, &record);
-            columns->record_crc_state[walk->count] = (uint8_t)state;
-            walk->record_crc_mismatch_count += state == PYMQ_RECORD_CRC_DIFFERS;
-        }
-        if (columns->tags_code != NULL) {
-            struct pymq_record_keys keys;
-            pymq_record_keys(&record, levels, &keys);
-            columns->tags_code[walk->count] = keys.tags_code;
-        }
+        put_checks(columns, walk, checks, source, &record, offset);
+        put_keys(columns, walk->count, levels, source, &record);
+        walk->notable_count += (columns->status != NULL && columns->status[walk->count] != PYMQ_ROW_OK) ||
+                               (columns->text_state != NULL && columns->text_state[walk->count] != 0) ||
+                               (record.sys_flag & PYMQ_SYS_COMPRESSED) != 0;
         walk->body_bytes += record.body.size;
         walk->position += (size_t)step;
         walk->count++;

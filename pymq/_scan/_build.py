@@ -101,10 +101,12 @@ struct pymq_log_columns {
     int64_t *store_timestamp_ms; int32_t *reconsume_times; int64_t *prepared_transaction_offset; int64_t *tags_code;
     int64_t *record_position; int64_t *body_position; int32_t *body_size; int64_t *topic_position;
     int32_t *topic_size; int64_t *properties_position; int32_t *properties_size; uint8_t *record_crc_state;
+    uint8_t *status; int64_t *unique_key_position; int32_t *unique_key_size; int64_t *keys_position;
+    int32_t *keys_size; int64_t *tags_position; int32_t *tags_size; uint8_t *text_state;
 };
 struct pymq_log_walk {
     size_t count; size_t position; int64_t body_bytes; size_t crc_mismatch_count; int32_t blank_size; int32_t end;
-    size_t record_crc_mismatch_count;
+    size_t record_crc_mismatch_count; size_t notable_count;
 };
 void pymq_scan_log(const uint8_t *source, size_t size, int64_t base_offset, unsigned checks,
                    const struct pymq_delay_levels *levels, const struct pymq_log_columns *columns, size_t count_max,
@@ -125,18 +127,116 @@ ssize_t pymq_scan_index_items(const uint8_t *source, size_t size, int32_t slot_c
                               const struct pymq_index_columns *columns, size_t count_max);
 """
 
+TEXT = """
+struct pymq_find { size_t position; int32_t kind; int32_t size; };
+void pymq_scan_find(const uint8_t *source, size_t size, int64_t base_offset, int64_t limit, int64_t file_end,
+                    struct pymq_find *found);
+size_t pymq_scan_written(const uint8_t *source, size_t size);
+struct pymq_chain_fault { int32_t item; int32_t slot; int32_t expected; int32_t actual; };
+struct pymq_chain_move { int32_t item; int32_t slot; };
+void pymq_scan_items(const uint8_t *source, size_t count, const struct pymq_index_columns *columns);
+size_t pymq_scan_chain_items(const int32_t *key_hash, const int32_t *previous, size_t count, int32_t first_item,
+                             int32_t slot_count, const struct pymq_chain_move *moves, size_t move_count,
+                             int32_t *newest, struct pymq_chain_fault *faults, size_t fault_max);
+size_t pymq_scan_chain_slots(const int32_t *slots, const int32_t *newest, int32_t slot_count,
+                             struct pymq_chain_fault *faults, size_t fault_max);
+
+#define PYMQ_HOST_TEXT_SIZE_MAX ...
+#define PYMQ_TEXT_BAD_PROPERTIES ...
+#define PYMQ_TEXT_BAD_UTF8 ...
+#define PYMQ_FIND_NOTHING ...
+#define PYMQ_FIND_RECORD ...
+#define PYMQ_FIND_BLANK ...
+#define PYMQ_FIND_MORE ...
+#define PYMQ_ROW_OK ...
+#define PYMQ_ROW_BAD_CRC ...
+#define PYMQ_ROW_BAD_RECORD_CRC ...
+#define PYMQ_ROW_BAD_OFFSET ...
+
+bool pymq_is_utf8(const uint8_t *source, size_t size);
+int64_t pymq_scan_gather_size(const int32_t *sizes, size_t count);
+size_t pymq_scan_gather(const uint8_t *source, const int64_t *positions, const int32_t *sizes, size_t count,
+                        int32_t *offsets, uint8_t *data, uint8_t *validity);
+size_t pymq_scan_not_utf8(const uint8_t *data, const int32_t *offsets, size_t count, uint32_t *rows, size_t rows_max);
+size_t pymq_scan_hosts(const uint8_t *source, const int64_t *record_positions, const int32_t *sys_flags, size_t count,
+                       bool store_hosts, int32_t *offsets, uint8_t *data);
+void pymq_scan_property(const uint8_t *source, const int64_t *positions, const int32_t *sizes, size_t count,
+                        const char *name, size_t name_size, int64_t *value_positions, int32_t *value_sizes);
+struct pymq_pair_columns {
+    int64_t *name_position; int32_t *name_size; int64_t *value_position; int32_t *value_size;
+};
+size_t pymq_scan_property_pairs(const uint8_t *source, const int64_t *positions, const int32_t *sizes, size_t count,
+                                int32_t *row_offsets, const struct pymq_pair_columns *pairs, size_t pair_max);
+"""
+
+DIGEST = """
+#define PYMQ_GROUP_RECORDS ...
+#define PYMQ_GROUP_TRAFFIC ...
+#define PYMQ_GROUP_KEYS ...
+#define PYMQ_GROUP_UNITS ...
+#define PYMQ_GROUP_FILLERS ...
+#define PYMQ_GROUP_HOLES ...
+#define PYMQ_GROUP_ITEMS ...
+#define PYMQ_UNIT_FAULT_HOLE ...
+#define PYMQ_UNIT_FAULT_DESCENT ...
+
+uint64_t pymq_xxh3_64(const uint8_t *source, size_t size);
+uint64_t pymq_mix(const int64_t *words, size_t count);
+void pymq_scan_digests(const uint8_t *source, const int64_t *positions, const int32_t *sizes, size_t count,
+                       uint64_t *digests);
+size_t pymq_scan_leaves(const uint8_t *source, size_t size, size_t leaf_size, uint64_t *digests, size_t count_max);
+
+struct pymq_group { int64_t bucket; int64_t count; ...; };
+struct pymq_group_table { struct pymq_group *groups; size_t capacity; size_t count; };
+struct pymq_topic { bool used; ...; };
+struct pymq_topic_table {
+    struct pymq_topic *topics; size_t capacity; size_t count; uint8_t *names; size_t names_capacity; size_t names_size;
+};
+struct pymq_group_columns {
+    int64_t *bucket, *count, *digest, *queue_offset_min, *queue_offset_max, *physical_offset_min, *physical_offset_end,
+        *store_timestamp_min, *store_timestamp_max, *bytes;
+    int32_t *topic, *queue_id;
+};
+size_t pymq_scan_fold(const uint8_t *source, const struct pymq_log_columns *columns, size_t first, size_t count,
+                      struct pymq_topic_table *topics, struct pymq_group_table *table);
+size_t pymq_scan_groups(const struct pymq_group_table *table, int32_t kind, const struct pymq_group_columns *columns);
+void pymq_scan_groups_clear(struct pymq_group_table *table);
+void pymq_scan_topics(const struct pymq_topic_table *table, int64_t *positions, int32_t *sizes);
+void pymq_scan_topics_clear(struct pymq_topic_table *table);
+
+void pymq_scan_unit_status(const struct pymq_queue_columns *columns, size_t count, uint8_t *status);
+struct pymq_unit_fault {
+    int64_t queue_offset; int64_t physical_offset; int64_t before; int32_t kind; int32_t size;
+};
+struct pymq_unit_order { int32_t count; ...; };
+size_t pymq_scan_fold_units(const uint8_t *source, size_t unit_count, int64_t first_queue_offset,
+                            struct pymq_unit_order *order, struct pymq_group_table *table,
+                            struct pymq_unit_fault *faults, size_t fault_max, size_t *fault_count);
+size_t pymq_scan_fold_items(const int32_t *key_hash, const int64_t *physical_offset, size_t count,
+                            struct pymq_group_table *table);
+"""
+
+INDEX_CUT = """
+int32_t pymq_index_cut_slots(uint8_t *slots, int32_t slot_count, const uint8_t *items, int32_t item_limit,
+                             int32_t cut_number);
+"""
+
 INCLUDES = """
 #include "pymq/cq_unit.h"
 #include "pymq/crc32.h"
 #include "pymq/filter_program.h"
+#include "pymq/index_cut.h"
 #include "pymq/java_hash.h"
 #include "pymq/properties.h"
 #include "pymq/record.h"
 #include "pymq/scan.h"
+#include "pymq/scan_digest.h"
+#include "pymq/scan_text.h"
+#include "pymq/xxh3.h"
 """
 
 ffibuilder = cffi.FFI()
-ffibuilder.cdef(CODEC + COLUMNS)
+ffibuilder.cdef(CODEC + COLUMNS + TEXT + DIGEST + INDEX_CUT)
 ffibuilder.set_source(
     "pymq._scan._native",
     INCLUDES,

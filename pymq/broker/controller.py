@@ -21,6 +21,7 @@ from pymq._core._store import Store
 from pymq.broker.clients import ClientManager
 from pymq.broker.config import ANY_ADDRESS, LOOPBACK, BrokerConfig, join_host, resolve_host
 from pymq.broker.daily import DailyTotals
+from pymq.broker.dumps import DumpLeases
 from pymq.broker.filters import FilterManager
 from pymq.broker.groups import GroupManager
 from pymq.broker.locks import OrderLocks
@@ -91,6 +92,7 @@ class Broker:
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
         self.reputs = Reputs(self)
+        self.dumps = DumpLeases(self.clock)
         self.delay_guard = DelayGuard()
         self.delay_levels = DelayLevels(self.config.store.message_delay_level)
         self.timer: TimerService | None = None  # with timerWheelEnable
@@ -227,6 +229,7 @@ class Broker:
             progress=self._progress,
             disk_probe=self._disk_probe,
             guard=AllGuards(TimerGuard(self), self.delay_guard),
+            hold=self.dumps.held,
         )
 
     async def _open_timer(self) -> None:

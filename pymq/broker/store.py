@@ -13,7 +13,7 @@ from pymq._core._store import Store
 from pymq.clock import Clock
 from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
-from pymq.store.housekeeping import CleanResult, DiskProbe, Housekeeper, disk_ratio
+from pymq.store.housekeeping import CleanResult, DiskProbe, Hold, Housekeeper, disk_ratio
 from pymq.store.message_store import ProgressReport, durability_line, raise_file_limit
 from pymq.store.retention import RetentionGuard
 from pymq.store.stats import RateSampler, StoreStats
@@ -54,6 +54,7 @@ class BrokerStore:
         progress: bool = False,
         disk_probe: DiskProbe = disk_ratio,
         guard: RetentionGuard | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """Open or create the store under *path*, recovering it if the last stop was not clean. Waits for the disk.
 
@@ -69,7 +70,9 @@ class BrokerStore:
         self.opened_at_ms = clock.now_ms()
         self._opened_at_s = clock.monotonic_s()
         rates = RateSampler(self._opened_at_s)
-        self._housekeeper = Housekeeper(self.core, config, clock, OffsetView(saved_offsets), rates, disk_probe, guard)
+        self._housekeeper = Housekeeper(
+            self.core, config, clock, OffsetView(saved_offsets), rates, disk_probe, guard, hold
+        )
         self._housekeeper.start()
         log.info("store opened path=%s %s", path, durability_line(config))
 

@@ -209,6 +209,12 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
 
 
+class OwnRequestCode(IntEnum):
+    """What only pymq asks pymq: from 30,000 on, far from Apache's, and within what the binary header can say."""
+
+    DUMP_STORE = 30_001  # docs/dump.md
+
+
 class ResponseCode(IntEnum):
     """What is answered; 0 is success. The negative ones are never on the wire: clients make them themselves."""
 
@@ -284,10 +290,12 @@ class ResponseCode(IntEnum):
 
 def request_name(code: int) -> str:
     """The name of a request code for logs and counters, or the number where RocketMQ has no name for it."""
-    try:
-        return RequestCode(code).name
-    except ValueError:
-        return str(code)
+    for codes in (RequestCode, OwnRequestCode):
+        try:
+            return codes(code).name
+        except ValueError:
+            continue
+    return str(code)
 
 
 def response_name(code: int) -> str:

@@ -28,6 +28,9 @@ from pymq.store.stats import RateSampler, StoreStats, make_stats
 DiskProbe = Callable[[Path], float]
 """How full the disk under a directory is, 0 to 1; raises OSError when that cannot be told."""
 
+Hold = Callable[[], bool]
+"""Whether somebody copies the files just now, so that none may go without need. Asked from the housekeeping thread."""
+
 log = logging.getLogger("pymq.store")
 
 
@@ -77,6 +80,7 @@ class Housekeeper:
         rates: RateSampler,
         probe: DiskProbe = disk_ratio,
         guard: RetentionGuard | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """Work on *core*; *probe* and *clock* are asked instead of the machine, *guard* who needs old messages."""
         self._core = core
@@ -86,6 +90,7 @@ class Housekeeper:
         self._rates = rates
         self._probe = probe
         self._guard = guard
+        self._hold = hold
         self._root = Path(core.path)
         self._pass_lock = threading.RLock()  # a signal handler runs on its owner's thread; see busy_here
         self._stop = threading.Event()
@@ -185,9 +190,11 @@ class Housekeeper:
                 if number and self._stop.wait(self._config.delete_commit_log_files_interval_ms / 1000):
                     break
                 needed = self._needed(file)
-                if (file in plan.forced or needed) and not is_short(self.disk_use(), self._config):
-                    if needed:
-                        log.info("log file kept store=%s file=%s because=pending deliveries", self._root, file.name)
+                held = self._hold is not None and self._hold()
+                if (file in plan.forced or needed or held) and not is_short(self.disk_use(), self._config):
+                    if needed or held:
+                        why = "pending deliveries" if needed else "a dump is being taken"
+                        log.info("log file kept store=%s file=%s because=%s", self._root, file.name, why)
                     break
                 if self._core.remove_oldest() != file.base_offset:
                     # Not flushed or not dispatched yet, which a later pass will find done.

@@ -1,12 +1,13 @@
-"""The runner of both halves of the tests: what either says counts."""
+"""The runner of the groups of tests: what any says counts, and every test is in one of them."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from tools.run_tests import NO_TESTS, run_side_by_side
+from tools.run_tests import NO_TESTS, ROOT, groups, run_side_by_side
 
 
 def ends_with(status: int, text: str = "") -> list[str]:
@@ -28,3 +29,20 @@ def test_the_output_of_both_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     run_side_by_side({"apart": ends_with(1, "apart failed")}, ends_with(0, "others passed"))
     shown = capfd.readouterr().out
     assert shown.index("others passed") < shown.index("apart failed")
+
+
+def takes(words: list[str], path: Path) -> bool:
+    """Whether pytest with these arguments looks into the directory *path*."""
+    ignored = [ROOT / word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    given = [ROOT / word for word in words if not word.startswith("--")]
+    within = [path, *path.parents]
+    return any(place in within for place in given) and not any(place in within for place in ignored)
+
+
+def test_every_test_file_is_in_exactly_one_group() -> None:
+    """Goal: none is left out, none runs twice. Method: each directory with tests, against each group's arguments."""
+    apart, others = groups()
+    directories = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    counts = {path: sum(takes(words, path) for words in [*apart.values(), others]) for path in directories}
+    assert len(counts) > 20
+    assert {str(path): count for path, count in counts.items() if count != 1} == {}

@@ -32,6 +32,7 @@ PROCESSORS = (
     ("admin.brokers", "BrokerAdmin"),
     ("admin.transactions", "TransactionAdmin"),
     ("admin.timers", "TimerAdmin"),
+    ("admin.dump", "DumpAdmin"),
 )
 
 

@@ -91,6 +91,15 @@ class TimerService:
         self._expected = max(self._expected, result.queue_offset + 1)
         self._wake.set()
 
+    async def save(self) -> None:
+        """Write down how far it is, as far as the commit log vouches for it; between two turns.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._task is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.store.save)
+
     async def stop(self) -> None:
         """End the turn in progress, write everything down. Idempotent."""
         if self._task is None:
@@ -153,7 +162,7 @@ class TimerService:
         if now_s - self._saved_s >= config.timer_flush_interval_ms / 1000:
             self._saved_s = now_s
             store.save()
-        if now_s - self._cleaned_s >= CLEAN_S:
+        if now_s - self._cleaned_s >= CLEAN_S and not self._broker.dumps.held():
             self._cleaned_s = now_s
             store.clean()
         return self._pause()

@@ -100,6 +100,9 @@ class BrokerAdmin:
     async def clean_queues(self, request: Request) -> Command:
         """Remove files of queues and index whose log is gone."""
         broker = self._broker
+        if broker.dumps.held():
+            log.info("queues not cleaned because=a dump is being taken")
+            return request.command.reply()
         count = await asyncio.get_running_loop().run_in_executor(broker.executor, broker.store.clean_queues)
         log.info("queues cleaned files=%d", count)
         return request.command.reply()

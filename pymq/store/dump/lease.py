@@ -1,0 +1,148 @@
+"""The dumper's side of DUMP_STORE: asks a running broker, and keeps its lease alive while files are copied."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from pymq.remoting.client_sync import SyncRemotingClient
+from pymq.remoting.codes import OwnRequestCode, ResponseCode
+from pymq.remoting.command import Command
+from pymq.remoting.config import RemotingClientConfig
+from pymq.remoting.errors import RemotingCallError, RemotingConnectError
+from pymq.remoting.tls_context import tls_config
+from pymq.store.dump.errors import DumpError, DumpRefusedError
+
+TIMEOUT_S = 30.0
+RENEWALS = 5  # in the time of one lease
+FAILURES_MAX = 2  # in a row: a broker that does not answer twice is gone
+
+
+class Lease:
+    """A broker that keeps its files for us. `_lock` guards what the renewing thread tells.
+
+    Attributes:
+        answer: what `begin` answered.
+    """
+
+    def __init__(self, address: str, lease_ms: int, *, tls: bool = False) -> None:
+        """Ask the broker at *address* for a lease of *lease_ms*.
+
+        Raises:
+            DumpRefusedError: there is no pymq broker, or it refuses.
+        """
+        self.address = address
+        self._lease_ms = lease_ms
+        config = RemotingClientConfig(tls=tls_config({"tls.enable": "true"})) if tls else None
+        self._client = SyncRemotingClient(config)
+        self._lock = threading.Lock()
+        self._failure = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew_regularly, name="pymq-dump-lease", daemon=True)
+        complete = False
+        try:
+            self.answer = self._begin()
+            self._lease_ms = int(self.answer["leaseMs"])  # within what the broker allows
+            complete = True
+        finally:
+            if not complete:
+                self._client.close()
+        self._thread.start()
+
+    def _begin(self) -> dict[str, Any]:
+        try:
+            return self._ask("begin")
+        except RemotingConnectError as error:
+            raise DumpRefusedError(
+                f"no broker at {self.address}: {error}; if it is stopped, give its store's directory instead"
+            ) from error
+        except RemotingCallError as error:
+            raise DumpRefusedError(f"the broker at {self.address} does not answer: {error}") from error
+        except DumpError as error:
+            raise DumpRefusedError(str(error)) from error
+
+    def _ask(self, action: str) -> dict[str, Any]:
+        fields = {"action": action, "leaseMs": str(self._lease_ms)}
+        if action != "begin":
+            fields["lease"] = self.answer["lease"]
+        command = Command(int(OwnRequestCode.DUMP_STORE), fields)
+        response = self._client.invoke(self.address, command, TIMEOUT_S)
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise DumpError(
+                f"{self.address} does not know the request for dumps: it is no pymq broker, or an older one; stop it "
+                "and give its store's directory instead"
+            )
+        if response.code == ResponseCode.ILLEGAL_OPERATION:
+            raise DumpError(f"{self.address}: {response.remark}; repeat the command to continue")
+        if response.code != ResponseCode.SUCCESS:
+            raise DumpError(f"the broker at {self.address} refuses: {response.remark}")
+        answer = json.loads(response.body)
+        if not isinstance(answer, dict):
+            raise DumpError(f"the broker at {self.address} answered {action} with {answer!r}")
+        return answer
+
+    def call(self, action: str) -> dict[str, Any]:
+        """Ask for *action* under the lease.
+
+        Raises:
+            DumpError: the broker is gone, or the lease has expired.
+        """
+        try:
+            return self._ask(action)
+        except RemotingCallError as error:
+            raise DumpError(self._gone(str(error))) from error
+
+    def check(self) -> None:
+        """Whether files may still be copied.
+
+        Raises:
+            DumpError: the lease could not be renewed.
+        """
+        with self._lock:
+            failure = self._failure
+        if failure:
+            raise DumpError(failure)
+
+    def _gone(self, why: str) -> str:
+        return (
+            f"the broker at {self.address} is gone: {why}; once it runs again, the same command continues the dump "
+            "(or remove the target, and dump the stopped store's directory)"
+        )
+
+    def _renew_regularly(self) -> None:
+        failures = 0
+        while not self._stop.wait(self._lease_ms / 1000 / RENEWALS):
+            try:
+                self._ask("renew")
+                failures = 0
+                continue
+            except RemotingCallError as error:
+                failures += 1
+                failure = self._gone(str(error))
+            except DumpError as error:
+                failures = FAILURES_MAX
+                failure = str(error)
+            if failures >= FAILURES_MAX:
+                with self._lock:
+                    self._failure = failure
+                return
+
+    def end(self) -> None:
+        """Give the lease back: everything is copied.
+
+        Raises:
+            DumpError: the broker is gone, or has taken the lease back before.
+        """
+        self._stop.set()
+        self._thread.join()
+        self.check()
+        if not self.call("end").get("held"):
+            raise DumpError(f"the broker at {self.address} has let the lease expire; repeat the command to continue")
+
+    def close(self) -> None:
+        """Let go of the connection; a lease that was not given back expires. Idempotent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._client.close()

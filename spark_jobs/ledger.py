@@ -1,0 +1,243 @@
+"""Ledgers: what clients know about their messages, one line each, for comparing with what a store holds.
+
+The format is `docs/ledger.md`. `LedgerWriter` writes it, for test clients; the load generator of perf/side_by_side has
+a writer of its own, in C. `read_ledgers` makes a data frame of any number of files, read by Spark as text. A line that
+is none becomes a row too, with a `status` that says so, and a finding later (A21): a ledger of a client that was killed
+may end in the middle of a line.
+
+Writing needs no pyspark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+VERSION: Final = "1"
+HEAD: Final = "# pymq-ledger "
+COLUMNS: Final = (
+    "kind", "topic", "queue", "queueOffset", "msgId", "sender", "sequence", "intendedNs", "sentNs", "doneNs",
+)  # fmt: skip
+GROUP: Final = "# group "
+SUBSCRIPTION: Final = "# subscription "
+NONE: Final = "-"
+
+ACKNOWLEDGED, REFUSED, UNKNOWN, RECEIVED, FOREIGN = "A", "F", "U", "R", "C"
+KINDS: Final = (ACKNOWLEDGED, REFUSED, UNKNOWN, RECEIVED, FOREIGN)
+
+# Of a data frame, as Spark writes schemas.
+SCHEMA: Final = (
+    "kind string, topic string, queue_id int, queue_offset long, message_id string, sender long, sequence long, "
+    "intended_ns long, sent_ns long, done_ns long, file string, "
+    "consumer_group string, "  # whose consumption the file tells; null when it does not say
+    "subscription string, "  # what the group had asked for of this line's topic; null for everything
+    "status string, "  # ok | bad_line | bad_head (no line of the file says that it is a ledger of this version)
+    "line string"  # of a bad one, its text
+)
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+class LedgerWriter:
+    """A ledger being written; any thread may add to it. Lines are whole on disk when `close` returns.
+
+    >>> with LedgerWriter(path) as ledger:
+    ...     ledger.acknowledged("Orders", 0, 17, answer.message_id, sender=1, sequence=1, sent_ns=begin, done_ns=end)
+    """
+
+    def __init__(self, path: Path, *, group: str = "", subscriptions: Mapping[str, str] | None = None) -> None:
+        """Begin *path* anew.
+
+        Args:
+            path: the file.
+            group: whose consumption is told; empty for a producer's ledger.
+            subscriptions: what the group asks for, by topic: "*", tags ("red || green"), or "sql:" and an expression.
+                A topic that is not named is read whole.
+        """
+        self._lock = threading.Lock()
+        self._stream = path.open("w", encoding="utf-8", newline="\n")
+        self._stream.write(f"{HEAD}{VERSION}\n# " + "\t".join(COLUMNS) + "\n")
+        if group:
+            self._stream.write(f"{GROUP}{group}\n")
+        for topic, expression in (subscriptions or {}).items():
+            self._stream.write(f"{SUBSCRIPTION}{topic}\t{expression}\n")
+
+    def acknowledged(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        message_id: str,
+        *,
+        sender: int | None = None,
+        sequence: int | None = None,
+        intended_ns: int | None = None,
+        sent_ns: int | None = None,
+        done_ns: int | None = None,
+    ) -> None:
+        """A send was answered with success, with this place and this offset message id."""
+        self._write(
+            ACKNOWLEDGED, topic, queue_id, queue_offset, message_id, sender, sequence, intended_ns, sent_ns, done_ns
+        )
+
+    def refused(
+        self,
+        topic: str,
+        queue_id: int,
+        code: int,
+        *,
+        sender: int | None = None,
+        sequence: int | None = None,
+        intended_ns: int | None = None,
+        sent_ns: int | None = None,
+        done_ns: int | None = None,
+    ) -> None:
+        """A send was answered with *code*."""
+        self._write(
+            REFUSED, topic, queue_id, None, f"code:{code}", sender, sequence, intended_ns, sent_ns, done_ns
+        )  # fmt: skip
+
+    def unknown(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        sender: int | None = None,
+        sequence: int | None = None,
+        intended_ns: int | None = None,
+        sent_ns: int | None = None,
+    ) -> None:
+        """A send was not answered: its message may be stored, or not."""
+        self._write(UNKNOWN, topic, queue_id, None, None, sender, sequence, intended_ns, sent_ns, None)
+
+    def received(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        message_id: str,
+        *,
+        sender: int | None = None,
+        sequence: int | None = None,
+        intended_ns: int | None = None,
+        done_ns: int | None = None,
+    ) -> None:
+        """A message was handled; *sender* and *sequence* as its body tells them, if the reader looked."""
+        self._write(
+            RECEIVED, topic, queue_id, queue_offset, message_id, sender, sequence, intended_ns, None, done_ns
+        )  # fmt: skip
+
+    def _write(self, *values: object) -> None:
+        line = "\t".join(NONE if value is None else str(value) for value in values) + "\n"
+        with self._lock:
+            self._stream.write(line)
+
+    def close(self) -> None:
+        """Write what is left; more than once is once."""
+        with self._lock:
+            self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_ledgers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The lines of all ledgers at *paths* (files, directories or patterns, whatever Spark reads), as SCHEMA."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+    text = spark.read.text(list(paths)).select(F.col("value"), F.col("_metadata.file_path").alias("file"))
+    return parse(text)
+
+
+def parse(text: DataFrame) -> DataFrame:
+    """Lines of text (`value`, `file`) as SCHEMA; comment lines are left out."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+    words = F.split("value", "\t", -1)
+    numbers = "(-|[0-9]{1,18})"
+    shape = f"^[{''.join(KINDS)}]\t[^\t]+\t{numbers}\t{numbers}\t[^\t]+(\t{numbers}){{5}}$"
+
+    def number(at: int, kind: str = "long") -> Column:
+        # Only a whole line's words are looked at: under ANSI rules a cast of anything else would fail.
+        word = F.get(words, F.lit(at))
+        return F.when(F.col("whole") & (word != NONE), word).cast(kind)
+
+    def word(at: int) -> Column:
+        value = F.get(words, F.lit(at))
+        return F.when(F.col("whole") & (value != NONE), value)
+
+    is_entry = ~F.col("value").startswith("#") & (F.col("value") != "")
+    entries = text.where(is_entry).withColumn("whole", F.col("value").rlike(shape))
+    rows = entries.select(
+        word(0).alias("kind"),
+        word(1).alias("topic"),
+        number(2, "int").alias("queue_id"),
+        number(3).alias("queue_offset"),
+        word(4).alias("message_id"),
+        number(5).alias("sender"),
+        number(6).alias("sequence"),
+        number(7).alias("intended_ns"),
+        number(8).alias("sent_ns"),
+        number(9).alias("done_ns"),
+        F.col("file"),
+        F.when(F.col("whole"), "ok").otherwise("bad_line").alias("status"),
+        F.when(~F.col("whole"), F.substring("value", 1, 200)).alias("line"),
+    )
+    comments = text.where(F.col("value").startswith("#"))
+    groups = comments.where(F.col("value").startswith(GROUP)).select(
+        "file", F.substring("value", len(GROUP) + 1, 1 << 20).alias("consumer_group")
+    )
+    asked = F.split(F.substring("value", len(SUBSCRIPTION) + 1, 1 << 20), "\t", 2)
+    subscriptions = comments.where(F.col("value").startswith(SUBSCRIPTION)).select(
+        "file", F.get(asked, F.lit(0)).alias("topic"), F.get(asked, F.lit(1)).alias("subscription")
+    )
+    heads = comments.where(F.col("value") == HEAD + VERSION).select("file").distinct()
+    strangers = (
+        text.select("file")
+        .distinct()
+        .join(F.broadcast(heads), "file", "left_anti")
+        .select("file", F.lit("bad_head").alias("status"))
+    )
+    return (
+        rows.unionByName(strangers, allowMissingColumns=True)
+        .join(F.broadcast(groups), "file", "left")
+        .join(F.broadcast(subscriptions), ["file", "topic"], "left")
+        .select(*[name.split()[0] for name in SCHEMA.split(", ")])
+    )
+
+
+def message_offset(message_id: Column) -> Column:
+    """The physical offset in an offset message id; null where it is none."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+    return F.when(is_offset_id(message_id), F.conv(F.right(message_id, F.lit(16)), 16, 10)).cast("long")
+
+
+def message_host(message_id: Column) -> Column:
+    """The store host in an offset message id, as "1.2.3.4:5"; null where it is none, or of IPv6."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+    bytes_ = [F.conv(F.substring(message_id, 1 + 2 * index, 2), 16, 10) for index in range(4)]
+    host = F.concat(F.concat_ws(".", *bytes_), F.lit(":"), F.conv(F.substring(message_id, 9, 8), 16, 10))
+    return F.when(is_offset_id(message_id) & (F.length(message_id) == 32), host)
+
+
+def is_offset_id(message_id: Column) -> Column:
+    """Whether it is host (8 or 20 bytes) and physical offset (8) in hexadecimal."""
+    return message_id.rlike("^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$")

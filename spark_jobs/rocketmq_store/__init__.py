@@ -1,0 +1,1 @@
+"""A RocketMQ store, or a dump of one, as Spark tables."""
