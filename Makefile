@@ -10,7 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-EXTRAS := test perf lint spark
+EXTRAS := test perf lint
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 KILL_RUNS ?= 200
@@ -42,6 +42,12 @@ $(VENV)/.tools: pyproject.toml tools/requirements.py
 	$(PY) -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/requirements.txt
 	touch $@
 
+# Spark is large, and only its own tests and jobs need it: a broker is not kept waiting for it.
+$(VENV)/.spark: $(VENV)/.tools
+	$(PY) tools/requirements.py spark > $(VENV)/requirements-spark.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/requirements-spark.txt
+	touch $@
+
 # Metadata only: the modules are compiled in place below, once and incrementally. (pymq/__init__.py: a package must exist to be mapped.)
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(wildcard pymq/__init__.py)
 	PYMQ_NO_EXTENSIONS=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
@@ -67,7 +73,7 @@ demo: build ## a demonstration of the embedded store
 # --- tests -----------------------------------------------------------------------------------------------------
 
 .PHONY: test lint lint-python lint-c sanitize native-test bench fuzz kill-loop crash-sweep full clean
-test: build native-build interop-tools ## every test that fits in a few minutes
+test: build native-build interop-tools $(VENV)/.spark ## every test that fits in a few minutes
 	$(PY) tools/run_tests.py $(PYTEST_ARGS)
 
 .PHONY: interop-tools interop-apache interop-modes
@@ -148,7 +154,7 @@ sanitize: $(VENV)/.tools $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan) ## the 
 
 # --- the long ones ---------------------------------------------------------------------------------------------
 
-bench: build ## the figures of perf/, as ratios in one run
+bench: build $(VENV)/.spark ## the figures of perf/, as ratios in one run
 	$(PY) -m pytest perf -p no:cacheprovider $(PYTEST_ARGS)
 
 .PHONY: bench-side-by-side
@@ -156,6 +162,10 @@ bench-side-by-side: build ## pymq beside Apache RocketMQ, real processes, half a
 	@tools/need.sh cc build-essential && tools/need.sh javac openjdk-17-jdk-headless && tools/need.sh mvn maven
 	@tools/need.sh redis-server redis-server || echo "bench-side-by-side: without Redis as a neighbour"
 	$(PY) -m perf.side_by_side $(SIDE_BY_SIDE_ARGS)
+
+.PHONY: bench-audit
+bench-audit: build $(VENV)/.spark ## what auditing stores of 1, 4 and 10 GiB costs; half an hour, 30 GiB of disk
+	$(PY) -m perf.audit $(AUDIT_ARGS)
 
 FUZZERS := $(basename $(notdir $(wildcard csrc/fuzz/fuzz_*.c)))
 # What a harness begins with, besides what its last run found.
@@ -192,10 +202,10 @@ full-sizes: build native-build ## the bit flips and models at the sizes of their
 	PYMQ_FULL=1 $(PY) -m pytest tests/model tests/fault --timeout=7200 $(PYTEST_ARGS)
 
 .PHONY: audit-detection audit-full
-audit-detection: build interop-tools ## R27: every audit finds each of its 10 seeded faults, and nothing in clean dumps
+audit-detection: build interop-tools $(VENV)/.spark ## R27: every audit finds each of its 10 seeded faults, and nothing in clean dumps
 	PYMQ_FULL=1 $(PY) -m pytest -s tests/spark_jobs/test_detection.py --timeout=7200 $(PYTEST_ARGS)
 
-audit-full: build interop-tools ## everything of tests/spark_jobs at its long size, audit-detection included
+audit-full: build interop-tools $(VENV)/.spark ## everything of tests/spark_jobs at its long size, audit-detection included
 	PYMQ_FULL=1 $(PY) -m pytest tests/spark_jobs --timeout=7200 $(PYTEST_ARGS)
 
 .PHONY: differential

@@ -26,9 +26,13 @@ def spark() -> Iterator:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYMQ_SPARK_TRACEBACK", "1")
+        # The tables are tiny: code that Spark compiles for a query runs for a moment, and costs a third of everything.
         settings = {
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.default.parallelism": "1",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
             "spark.driver.extraJavaOptions": SHORT_LIVED,
         }
         running = session(memory="1g", settings=settings)
