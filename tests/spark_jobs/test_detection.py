@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -219,15 +220,18 @@ def batches(cases: list[Seeded]) -> list[list[Seeded]]:
 
 
 def audit(run: Run, tables: Tables, checks: set[str]) -> None:
-    """Run some checks, and file what they find."""
+    """Run some checks, file what they find, and print what each has cost."""
+    took = []
     for one in ALL:
         if one.name not in checks:
             continue
+        begun_s = time.monotonic()
         try:
             rows = [row.asDict() for row in one.check(tables).collect()]
         except PySparkException as error:
             run.errors.append(f"{one.name}: {error}")
             continue
+        took.append(f"{one.name} {time.monotonic() - begun_s:.1f} s")
         for row in rows:
             if row["store"] in run.clean:
                 run.clean[row["store"]].append(row)
@@ -237,6 +241,7 @@ def audit(run: Run, tables: Tables, checks: set[str]) -> None:
                 run.errors.append(f"{one.name}: a finding of no store: {row}")
     if "scan" in vars(tables):
         tables.scan.unpersist()
+    print(f"detection: {len(tables.paths)} stores: {', '.join(took)}")
 
 
 def test_every_audit_has_ten_faults():
