@@ -134,7 +134,7 @@ def flipped(path: Path, target: Path) -> tuple[Path, Placed]:
 def assert_clean(code: int, result: dict[str, Any]) -> None:
     """Every check that could run ran, and found nothing."""
     assert result["findings"] == []
-    assert (code, result["verdict"], result["total"]) == (0, "clean", 0)
+    assert (code, result["verdict"], result["total"]) == (0, "Clean", 0)
     assert [check for check in result["checks"] if check["error"]] == []
 
 
