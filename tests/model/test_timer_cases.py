@@ -47,6 +47,18 @@ def test_a_recalled_message_that_was_rolled_while_the_broker_was_down_is_not_del
     assert (world.timers.stats.rolled, world.timers.stats.recalled) == (1, 1)
 
 
+def test_a_recalled_message_is_not_delivered_when_the_clock_went_back_and_on_before_either_was_in_the_wheel(world):
+    """Both are late then, in the same batch: the message was put again at once, and its recall came too late."""
+    world.clock.ms -= 38_000
+    world.send(1000)
+    assert world.recall(0)
+    world.send(1000)
+    world.clock.ms += 10_000
+    world.turn()
+    assert deliveries(world) == [0, 1]
+    assert (world.timers.stats.recalled, world.timers.stats.late_recalls) == (1, 0)
+
+
 def test_one_message_that_cannot_be_delivered_is_tried_again_alone(world):
     """Its topic is being removed for a while; its neighbours come once and in time, it comes when it can."""
     for _ in range(5):

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from pymq.broker import names
 from pymq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.sides import until
 from tests.broker.transactions import COMMIT, ROLLBACK, SMALL, UNKNOWN, DrivenBroker
 from tests.model.transaction_model import (
     COMMITTED,
@@ -114,6 +115,8 @@ class Transactions(RuleBasedStateMachine):
         self.reference.end(transaction, how)
         if how == ROLLBACK:
             self.driven.progress()
+        elif transaction.state == COMMITTED:  # nobody answers: it may still be on its way
+            until(lambda: transaction.body in {message.body for message in self.driven.messages("T")})
 
     @rule(after_s=st.sampled_from([1.0, 7.0, 31.0]))
     def round(self, after_s: float) -> None:

@@ -24,7 +24,7 @@ import heapq
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -225,7 +225,8 @@ class TimerStore:
 
     def _enqueue_batch(self, batch: Sequence[Timed], now_ms: int) -> None:
         entries: list[Entry] = []
-        late: list[tuple[int, Unit]] = []
+        late: list[tuple[int, Unit, str]] = []
+        late_recalls: list[str] = []
         topics: dict[str, int] = {}
         for message in batch:
             if message.damaged:
@@ -246,11 +247,11 @@ class TimerStore:
             magic = MAGIC_DEFAULT | (MAGIC_DELETE if deletes else 0)
             if time_ms < self.read_ms and time_ms + self.precision_ms <= now_ms:
                 if deletes:
-                    self.stats.late_recalls += 1
+                    late_recalls.append(properties[names.DELETE_KEY])
                 else:
                     code = topic_hash(topic)
                     unit = Unit(NONE, magic, names.NEVER_ENQUEUED, 0, message.offset, message.size, code)
-                    late.append((time_ms, unit))
+                    late.append((time_ms, unit, self._delete_key(properties)))
                 continue
             time_ms, magic = self._roll(time_ms, magic, now_ms)
             self._move_back(time_ms)
@@ -263,7 +264,26 @@ class TimerStore:
         self.stats.enqueued += len(entries)
         for topic, count in topics.items():
             self.metrics.add(topic, count)
-        self._deliver(late)
+        self._deliver_late(late, late_recalls)
+
+    def _delete_key(self, properties: Mapping[str, str]) -> str:
+        """What a recall of the message with *properties* names; of one without a key nothing does."""
+        key = properties.get(names.UNIQUE_KEY)
+        topic = properties.get(names.REAL_TOPIC, "")
+        with_topic = self.settings.append_topic_for_timer_delete_key
+        return "" if key is None else names.delete_key(topic, key, with_topic=with_topic)
+
+    def _deliver_late(self, late: Sequence[tuple[int, Unit, str]], recalls: Sequence[str]) -> None:
+        """Deliver messages whose slot was over before they came to it, but those that were recalled as late as that.
+
+        Both were in time when their clients were answered: it is the clock that went back and on again meanwhile.
+        """
+        keys = set(recalls) - {""}
+        kept = [(time_ms, unit) for time_ms, unit, key in late if key not in keys]
+        met = len(late) - len(kept)
+        self.stats.recalled += met
+        self.stats.late_recalls += max(len(recalls) - met, 0)
+        self._deliver(kept)
 
     def _roll(self, time_ms: int, magic: int, now_ms: int) -> tuple[int, int]:
         """The slot a timer goes into now: its own, or one in between when that is too far away."""
@@ -403,15 +423,13 @@ class TimerStore:
             if message is not None:
                 keys.add(message.properties.get(names.DELETE_KEY, ""))
                 self.metrics.add(message.properties.get(names.REAL_TOPIC, ""), 1)
-        with_topic = self.settings.append_topic_for_timer_delete_key
+        keys.discard("")
         kept = []
         for unit in normal:
             message = None if unit.magic & MAGIC_ROLL else self._source.record(unit.offset)
-            key = message.properties.get(names.UNIQUE_KEY) if message is not None else None
-            topic = message.properties.get(names.REAL_TOPIC, "") if message is not None else ""
-            if key is not None and names.delete_key(topic, key, with_topic=with_topic) in keys:
+            if message is not None and self._delete_key(message.properties) in keys:
                 self.stats.recalled += 1
-                self.metrics.add(topic, -1)
+                self.metrics.add(message.properties.get(names.REAL_TOPIC, ""), -1)
             else:
                 kept.append(unit)
         return kept
