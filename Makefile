@@ -206,7 +206,7 @@ audit-detection: build interop-tools $(VENV)/.spark ## R27: every audit finds ea
 	PYMQ_FULL=1 $(PY) -m pytest -s tests/spark_jobs/test_detection.py --timeout=7200 $(PYTEST_ARGS)
 
 audit-full: build interop-tools $(VENV)/.spark ## everything of tests/spark_jobs at its long size, audit-detection included
-	PYMQ_FULL=1 $(PY) -m pytest tests/spark_jobs --timeout=7200 $(PYTEST_ARGS)
+	PYMQ_FULL=1 $(PY) -m pytest tests/spark_jobs tests/interop/spark --timeout=7200 $(PYTEST_ARGS)
 
 .PHONY: differential
 differential: build interop-tools ## DIFFERENTIAL_SEQUENCES (2,000) random sequences to pymq and to Apache RocketMQ, and to both data planes
