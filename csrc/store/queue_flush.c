@@ -82,7 +82,8 @@ static void fill_checkpoint(struct pymq_store *store, const struct pymq_dispatch
     checkpoint->safe_offset = safe;
     checkpoint->flushed_offset = atomic_load(&store->marks.flushed);
     checkpoint->physic_msg_timestamp = atomic_load(&store->flushed_timestamp_ms);
-    checkpoint->index_msg_timestamp = index.full_end_timestamp_ms;
+    if (store->index != NULL) /* without one, what earlier runs have indexed is still vouched for */
+        checkpoint->index_msg_timestamp = index.full_end_timestamp_ms;
     checkpoint->clean_end = clean ? atomic_load(&store->marks.written) : -1;
     checkpoint->last_record = mark->last_record;
     checkpoint->unit_total = mark->unit_total;

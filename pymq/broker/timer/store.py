@@ -226,7 +226,7 @@ class TimerStore:
     def _enqueue_batch(self, batch: Sequence[Timed], now_ms: int) -> None:
         entries: list[Entry] = []
         late: list[tuple[int, Unit, str]] = []
-        late_recalls: list[str] = []
+        late_recalls: list[tuple[int, str]] = []
         topics: dict[str, int] = {}
         for message in batch:
             if message.damaged:
@@ -247,7 +247,7 @@ class TimerStore:
             magic = MAGIC_DEFAULT | (MAGIC_DELETE if deletes else 0)
             if time_ms < self.read_ms and time_ms + self.precision_ms <= now_ms:
                 if deletes:
-                    late_recalls.append(properties[names.DELETE_KEY])
+                    late_recalls.append((time_ms, properties[names.DELETE_KEY]))
                 else:
                     code = topic_hash(topic)
                     unit = Unit(NONE, magic, names.NEVER_ENQUEUED, 0, message.offset, message.size, code)
@@ -273,13 +273,14 @@ class TimerStore:
         with_topic = self.settings.append_topic_for_timer_delete_key
         return "" if key is None else names.delete_key(topic, key, with_topic=with_topic)
 
-    def _deliver_late(self, late: Sequence[tuple[int, Unit, str]], recalls: Sequence[str]) -> None:
+    def _deliver_late(self, late: Sequence[tuple[int, Unit, str]], recalls: Sequence[tuple[int, str]]) -> None:
         """Deliver messages whose slot was over before they came to it, but those that were recalled as late as that.
 
-        Both were in time when their clients were answered: it is the clock that went back and on again meanwhile.
+        Both were in time when their clients were answered: it is the clock that went back and on again meanwhile. As
+        in the wheel, a recall meets messages of its own slot.
         """
-        keys = set(recalls) - {""}
-        kept = [(time_ms, unit) for time_ms, unit, key in late if key not in keys]
+        met_by = set(recalls)
+        kept = [(time_ms, unit) for time_ms, unit, key in late if not key or (time_ms, key) not in met_by]
         met = len(late) - len(kept)
         self.stats.recalled += met
         self.stats.late_recalls += max(len(recalls) - met, 0)
