@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(listing(audits), end="")
             return 0
         report = audit(options, audits, shlex.join(["python", "-m", "spark_jobs.audit", *given]))
-    except (PymqError, OSError) as error:
+    except (PymqError, OSError, *spark_errors()) as error:
         if options.debug:
             traceback.print_exception(error)
         print(f"audit: {one_line(error)}", file=sys.stderr)
@@ -256,6 +256,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE
         print(table(report, colours=has_colours(sys.stdout), width=width), end="")
     return report.exit_code
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises for a master, a path or a setting it cannot use."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+    except ModuleNotFoundError:
+        return ()
+    return PySparkException, Py4JError
 
 
 def all_audits() -> tuple[Audit, ...]:

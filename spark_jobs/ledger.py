@@ -170,8 +170,8 @@ def parse(text: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
     words = F.split("value", "\t", -1)
-    numbers = "(-|[0-9]{1,18})"
-    shape = f"^[{''.join(KINDS)}]\t[^\t]+\t{numbers}\t{numbers}\t[^\t]+(\t{numbers}){{5}}$"
+    numbers, small = "(-|[0-9]{1,18})", "(-|[0-9]{1,9})"
+    shape = f"^[{''.join(KINDS)}]\t[^\t]+\t{small}\t{numbers}\t[^\t]+(\t{numbers}){{5}}$"
 
     def number(at: int, kind: str = "long") -> Column:
         # Only a whole line's words are looked at: under ANSI rules a cast of anything else would fail.

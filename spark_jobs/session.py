@@ -62,6 +62,7 @@ def session(master: str = LOCAL, memory: str = MEMORY, settings: Mapping[str, st
         JavaNotFoundError: no Java 17 or newer.
     """
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -82,7 +83,7 @@ def session(master: str = LOCAL, memory: str = MEMORY, settings: Mapping[str, st
     try:
         with prepared(master, launch=not submitted and SparkSession.getActiveSession() is None):
             spark = builder.getOrCreate()
-    except PySparkRuntimeError as error:
+    except (PySparkRuntimeError, Py4JError) as error:
         raise SparkMissingError(f"Spark did not start ({error}); PYMQ_SPARK_LOG_LEVEL=info shows more") from None
     spark.dataSource.register(RocketMQStoreDataSource)
     return spark

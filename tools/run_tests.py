@@ -1,9 +1,9 @@
-"""Run the tests in processes side by side: those that meet other people's programs, in three groups, and all others.
+"""Run the tests in processes side by side: those that meet other people's programs, in two groups, and all others.
 
 The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
-time; those of Spark have a virtual machine of their own and nothing to share with the rest. The output of the others is
-shown as it comes, that of the groups when they have ended. Usage: run_tests.py [pytest's arguments]; with any argument
-there is one process, and pytest decides.
+time. Spark's come last and alone: they want all processors, and beside them the others would wait for theirs. The output
+of the groups is shown when they have ended, all other as it comes. Usage: run_tests.py [pytest's arguments]; with any
+argument there is one process, and pytest decides.
 """
 
 from __future__ import annotations
@@ -54,22 +54,23 @@ def run_side_by_side(apart: Mapping[str, Sequence[str]], others: Sequence[str]) 
     return next((status for status in statuses if status not in (0, NO_TESTS)), 0)
 
 
-def groups() -> tuple[dict[str, list[str]], list[str]]:
-    """Pytest's arguments for the groups apart, by what they are, and for the others."""
+def groups() -> tuple[dict[str, list[str]], list[str], list[str]]:
+    """Pytest's arguments for the groups apart, by what they are, for the others, and for those that come last."""
     apart = {
         f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
         f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in CLIENTS)],
-        f"the tests of {SPARK}": [SPARK],
     }
-    return apart, ["tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"]
+    return apart, ["tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"], [SPARK]
 
 
 def main(arguments: Sequence[str]) -> int:
     """One process or several."""
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
-    apart, others = groups()
-    return run_side_by_side({name: pytest_command(*words) for name, words in apart.items()}, pytest_command(*others))
+    apart, others, last = groups()
+    commands = {name: pytest_command(*words) for name, words in apart.items()}
+    statuses = [run_side_by_side(commands, pytest_command(*others)), run_side_by_side({}, pytest_command(*last))]
+    return next((status for status in statuses if status != 0), 0)
 
 
 if __name__ == "__main__":

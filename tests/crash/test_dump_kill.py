@@ -27,6 +27,7 @@ OFFSET_DIGITS = 16
 BODY_SIZE = 64 << 10
 COUNT = 256  # 16 MiB
 RATE = 4  # MiB a second
+STARVED_S = 120.0  # it gives way to everybody, so beside busy tests it hardly gets on
 SIZES = ("--mappedFileSizeCommitLog", str(4 * MIB), "--maxHashSlotNum", "1000", "--maxIndexNum", "4000")
 
 
@@ -78,8 +79,8 @@ def test_a_killed_dumper_of_a_running_broker_goes_on_with_the_same_position(tmp_
         positions = []
         for share in (0.0, 0.33, 0.66):
             dumper = start_dump(address, dump)
-            until((dump / "manifest.json.partial").exists)
-            until(lambda wanted=share * COUNT * BODY_SIZE: copied(dump) >= wanted)
+            until((dump / "manifest.json.partial").exists, STARVED_S)
+            until(lambda wanted=share * COUNT * BODY_SIZE: copied(dump) >= wanted, STARVED_S)
             dumper.kill()
             dumper.communicate()
             assert not (dump / "manifest.json").exists()
@@ -102,7 +103,7 @@ def test_a_broker_killed_under_a_dump_is_a_clear_error_and_the_dump_goes_on_afte
     with BrokerProcess(tmp_path, *SIZES) as broker, Wire(broker.port) as wire:
         acknowledged = send_many(wire, COUNT)
         dumper = start_dump(f"127.0.0.1:{broker.port}", dump, "--lease", "3")
-        until(lambda: copied(dump) >= 2 * MIB)
+        until(lambda: copied(dump) >= 2 * MIB, STARVED_S)
         broker.stop(9)
         _, errors = dumper.communicate(timeout=60)
     assert dumper.returncode == 1

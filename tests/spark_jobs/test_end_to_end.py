@@ -32,7 +32,7 @@ KILLS = 2
 STORM_S = 0.8
 DUMP_TIMEOUT_S = 60.0
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -103,7 +104,8 @@ def dump(options: argparse.Namespace, report: Report) -> int:
 def give_way() -> None:
     """Let the broker have processor and disk first."""
     os.nice(NICENESS)
-    psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)
+    with contextlib.suppress(psutil.Error):  # a container may forbid it: then only the disk is shared evenly
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)
 
 
 def describe(result: DumpResult) -> str:

@@ -216,7 +216,7 @@ class RunningBroker:
         """Topics that were removed meanwhile are removed in the dump."""
         removed = read_removed(self.store_path / REMOVED_NAME)
         late = {topic for topic, offset in removed.items() if offset >= position.end}
-        for topic in sorted(self._gone - late):
+        for topic in sorted(self._gone - removed.keys()):
             if not self._has_expired(topic):
                 raise DumpError(f"{self.store_path}/consumequeue/{topic} has lost files; begin a new dump")
         for path in list(journal.finished):
@@ -225,6 +225,8 @@ class RunningBroker:
                 journal.forget(path)
         for topic in late:
             shutil.rmtree(target / "consumequeue" / topic, ignore_errors=True)
+        if REMOVED_NAME in journal.finished:  # an earlier attempt's may lack what was removed since
+            journal.forget(REMOVED_NAME)
         if not removed:
             return []
         return [bytes_job(REMOVED_NAME, render_removed(removed, position.end), position.at_ms)]

@@ -79,7 +79,7 @@ class DumpAdmin:
         finally:
             if not complete:
                 broker.dumps.end(lease)
-        log.info("dump begun lease=%s peer=%s", lease, request.peer)
+        log.info("dump begun lease=%r peer=%s", lease, request.peer)
         return {
             "lease": lease,
             "leaseMs": lease_ms,
@@ -137,7 +137,7 @@ class DumpAdmin:
         """The dumper has everything."""
         lease = text_field(request.command, "lease")
         held = self._broker.dumps.end(lease)
-        log.info("dump ended lease=%s in_force=%s peer=%s", lease, held, request.peer)
+        log.info("dump ended lease=%r in_force=%s peer=%s", lease, held, request.peer)
         return {"held": held}
 
     def _renewed(self, command: Command) -> int:
