@@ -1,7 +1,7 @@
 """Run the tests in processes side by side: those that meet other people's programs, in two groups, and all others.
 
 The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
-time. Spark's come last and alone: they want all processors, and beside them the others would wait for theirs. The output
+time. Spark's come last and alone: they want all processors, and beside them the others would wait for theirs. Output
 of the groups is shown when they have ended, all other as it comes. Usage: run_tests.py [pytest's arguments]; with any
 argument there is one process, and pytest decides.
 """
