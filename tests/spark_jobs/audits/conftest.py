@@ -1,7 +1,7 @@
-"""Which audits' rules are tested by hand-made tables in this run: a few from a printed seed, all with PYMQ_FULL=1.
+"""Which audits' rules are tested by hand-made tables in this run: a few by a fixed seed, all with PYMQ_FULL=1.
 
 A rule is a dozen of Spark's joins, so all of them take longer than everything else of the Spark jobs together. Whatever
-is drawn, `test_detection.py` runs every audit over real stores with seeded faults; PYMQ_SEED repeats a draw, and
+is drawn, `test_detection.py` runs every audit over real stores with seeded faults; PYMQ_SEED draws others, and
 naming a file on the command line runs it.
 """
 
@@ -16,7 +16,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 DRAWN = 5  # audits a run
 FULL = os.environ.get("PYMQ_FULL", "0") not in ("", "0")
-SEED = int(os.environ.get("PYMQ_SEED") or random.SystemRandom().getrandbits(32))
+SEED = int(os.environ.get("PYMQ_SEED") or 651761822)
 
 
 def drawn() -> frozenset[str]:
