@@ -163,6 +163,11 @@ bench-side-by-side: build ## pymq beside Apache RocketMQ, real processes, half a
 	@tools/need.sh redis-server redis-server || echo "bench-side-by-side: without Redis as a neighbour"
 	$(PY) -m perf.side_by_side $(SIDE_BY_SIDE_ARGS)
 
+.PHONY: profile
+profile: build ## flame graphs of the broker in the runs that miss a mark, into docs/profiles (PROFILE_ARGS)
+	@tools/need.sh cc build-essential && tools/need.sh perf linux-perf
+	$(PY) -m perf.side_by_side.profile $(PROFILE_ARGS)
+
 .PHONY: bench-audit
 bench-audit: build $(VENV)/.spark ## what auditing stores of 1, 4 and 10 GiB costs; half an hour, 30 GiB of disk
 	$(PY) -m perf.audit $(AUDIT_ARGS)
