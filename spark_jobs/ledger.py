@@ -38,7 +38,7 @@ SCHEMA: Final = (
     "intended_ns long, sent_ns long, done_ns long, file string, "
     "consumer_group string, "  # whose consumption the file tells; null when it does not say
     "subscription string, "  # what the group had asked for of this line's topic; null for everything
-    "status string, "  # ok | bad_line | bad_head (no line of the file says that it is a ledger of this version)
+    "status string, "  # ok | bad_line | bad_head (no line says that it is a ledger of this version, or two name groups)
     "line string"  # of a bad one, its text
 )
 
@@ -200,12 +200,23 @@ def parse(text: DataFrame) -> DataFrame:
         F.when(~F.col("whole"), F.substring("value", 1, 200)).alias("line"),
     )
     comments = text.where(F.col("value").startswith("#"))
-    groups = comments.where(F.col("value").startswith(GROUP)).select(
-        "file", F.substring("value", len(GROUP) + 1, 1 << 20).alias("consumer_group")
+    # A file may have been put together from several of one group; of two groups nobody can tell whose a line is.
+    named = F.substring("value", len(GROUP) + 1, 1 << 20)
+    groups = (
+        comments.where(F.col("value").startswith(GROUP))
+        .groupBy("file")
+        .agg(F.array_sort(F.collect_set(named)).alias("named"))
+        .withColumn("consumer_group", F.when(F.size("named") == 1, F.get("named", F.lit(0))))
+    )
+    mixed = groups.where(F.size("named") > 1).select(
+        "file", F.lit("bad_head").alias("status"), F.concat(F.lit("groups "), F.array_join("named", ", ")).alias("line")
     )
     asked = F.split(F.substring("value", len(SUBSCRIPTION) + 1, 1 << 20), "\t", 2)
-    subscriptions = comments.where(F.col("value").startswith(SUBSCRIPTION)).select(
-        "file", F.get(asked, F.lit(0)).alias("topic"), F.get(asked, F.lit(1)).alias("subscription")
+    subscriptions = (
+        comments.where(F.col("value").startswith(SUBSCRIPTION))
+        .select("file", F.get(asked, F.lit(0)).alias("topic"), F.get(asked, F.lit(1)).alias("subscription"))
+        .groupBy("file", "topic")
+        .agg(F.max("subscription").alias("subscription"))
     )
     heads = comments.where(F.col("value") == HEAD + VERSION).select("file").distinct()
     strangers = (
@@ -216,7 +227,8 @@ def parse(text: DataFrame) -> DataFrame:
     )
     return (
         rows.unionByName(strangers, allowMissingColumns=True)
-        .join(F.broadcast(groups), "file", "left")
+        .unionByName(mixed, allowMissingColumns=True)
+        .join(F.broadcast(groups.drop("named")), "file", "left")
         .join(F.broadcast(subscriptions), ["file", "topic"], "left")
         .select(*[name.split()[0] for name in SCHEMA.split(", ")])
     )

@@ -57,21 +57,28 @@ class SubscriptionData:
     def from_json(cls, document: Mapping[str, Any]) -> SubscriptionData:
         """One entry of a heartbeat.
 
+        Clients send the tags and their hashes beside the expression; where one does not, they are read from it, for
+        the message it did not ask for is worse than the work.
+
         Raises:
-            ValueError: it names no topic.
+            ValueError: it names no topic, or separators without a tag between them.
         """
         topic = document.get("topic")
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"a subscription names the topic {topic!r}")
         tags = frozenset(str(tag) for tag in document.get("tagsSet") or ())
         codes = frozenset(whole_number("codeSet", code, 32) for code in document.get("codeSet") or ())
+        expression = str(document.get("subString") or SUBSCRIBE_ALL)
+        expression_type = str(document.get("expressionType") or TAG_TYPE)
+        if not tags and not codes and expression_type == TAG_TYPE and expression != SUBSCRIBE_ALL:
+            tags = tags_of(expression)
         return cls(
             topic=topic,
-            sub_string=str(document.get("subString") or SUBSCRIBE_ALL),
+            sub_string=expression,
             tags=tags,
             tag_hashes=codes or frozenset(hash_tag(tag) for tag in tags),
             sub_version=whole_number("subVersion", document.get("subVersion") or 0, 64),
-            expression_type=str(document.get("expressionType") or TAG_TYPE),
+            expression_type=expression_type,
             class_filter_mode=bool(document.get("classFilterMode", False)),
         )
 
@@ -87,9 +94,7 @@ class SubscriptionData:
             return cls(
                 topic=topic, sub_string=text, sub_version=sub_version, expression_type=expression_type or TAG_TYPE
             )
-        tags = frozenset(part.strip() for part in expression.split("||") if part.strip())
-        if not tags:
-            raise ValueError("subString split error")
+        tags = tags_of(expression)
         return cls(
             topic=topic,
             sub_string=expression,
@@ -97,6 +102,18 @@ class SubscriptionData:
             tag_hashes=frozenset(hash_tag(tag) for tag in tags),
             sub_version=sub_version,
         )
+
+
+def tags_of(expression: str) -> frozenset[str]:
+    """The tags in `red || green`.
+
+    Raises:
+        ValueError: separators without a tag between them.
+    """
+    tags = frozenset(part.strip() for part in expression.split("||") if part.strip())
+    if not tags:
+        raise ValueError("subString split error")
+    return tags
 
 
 def whole_number(name: str, value: Any, bits: int) -> int:

@@ -128,9 +128,9 @@ def unreadable(ledgers: DataFrame, store: str) -> DataFrame:
         bad,
         CHECK,
         severity=WARNING,
-        expected=F.when(F.col("status") == "bad_head", F.lit("'# pymq-ledger 1'")).otherwise(
-            F.lit("a line of ten columns, as docs/ledger.md says")
-        ),
+        expected=F.when((F.col("status") == "bad_head") & F.col("line").isNull(), F.lit("'# pymq-ledger 1'"))
+        .when(F.col("status") == "bad_head", F.lit("one '# group' a file"))
+        .otherwise(F.lit("a line of ten columns, as docs/ledger.md says")),
         actual=F.coalesce("line", F.lit("a file without it")),
         evidence=F.concat(F.lit("ledger "), F.element_at(F.split("file", "/"), -1)),
     )

@@ -124,6 +124,17 @@ def test_sql_is_left_to_python_while_it_is_off_and_many_tags_are_a_program(broke
     assert programs == {"t": False, "u": True, "v": False}
 
 
+def test_a_heartbeat_that_brings_no_tag_hashes_gets_no_other_tags():
+    """Goal: a client that leaves codeSet and tagsSet out is not given the whole topic. Method: such an entry, read."""
+    entry = {"topic": "t", "subString": "TagA || TagB", "subVersion": 1}
+    read = SubscriptionData.from_json(entry)
+    assert not read.is_all
+    assert read.tag_hashes == {TAG_A, TAG_B}
+    assert SubscriptionData.from_json(entry | {"subString": "*"}).is_all
+    with pytest.raises(ValueError, match="split error"):
+        SubscriptionData.from_json(entry | {"subString": " || "})
+
+
 def test_only_a_newer_version_replaces_a_subscription(broker):
     """Goal: a late heartbeat does not win. Method: equal and newer versions."""
     join(broker, 1, consumer(tags("TagA", 5)))

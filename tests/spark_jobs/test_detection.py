@@ -40,8 +40,6 @@ RELATIONS = {"earlier": "earlier", "same": "earlier", "master": "replica"}
 # In which stores faults are seeded, the usual first: each fault begins at another one.
 BASES: tuple[str, ...] = ("every_kind", "golden", "went_on", "replica", "recovered", "record_crc", "golden_went_on")
 CI_BASES = ("every_kind", "golden", "went_on", "replica")
-# Open: A22 misses this one of its faults, as the full run shows.
-OPEN = frozenset({"A22-one_with_the_tag_was_skipped"})
 
 CLEAN: tuple[Wanted, ...] = tuple(
     (kind, seed)
@@ -259,9 +257,7 @@ def test_every_audit_runs(run: Run):
     assert run.errors == []
 
 
-@pytest.mark.parametrize(
-    "fault", [fault for fault in FAULTS if FULL or fault.id not in OPEN], ids=lambda fault: fault.id
-)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
 def test_a_seeded_fault_gives_one_finding_at_its_place(run: Run, fault: Fault):
     """Goal: R27, no miss. Method: the findings of the fault's check in its copy are one, and it is the expected one."""
     one = run.seeded[fault.id]

@@ -77,6 +77,24 @@ def test_lines_become_rows_and_damage_too(spark, tmp_path: Path):
 
 
 @pytest.mark.spark
+def test_a_head_that_is_there_twice_does_not_double_the_lines(spark, tmp_path: Path):
+    """Goal: a line counts once. Method: files put together, of one group and of two, that ask for other tags."""
+    text = write(tmp_path / "one.tsv").read_text(encoding="utf-8")
+    other = text.replace("# group readers", "# group others").replace("red || green", "*")
+    (tmp_path / "same.tsv").write_text(text + text, encoding="utf-8")
+    (tmp_path / "mixed.tsv").write_text(text + other, encoding="utf-8")
+    rows = [row.asDict() for row in read_ledgers(spark, [str(tmp_path)]).collect()]
+
+    def of(name: str) -> list:
+        return [row for row in rows if row["file"].endswith(f"/{name}.tsv")]
+
+    assert [len([row for row in of(name) if row["status"] == "ok"]) for name in ("one", "same", "mixed")] == [4, 8, 8]
+    assert {row["consumer_group"] for row in of("same")} == {"readers"}
+    assert {row["consumer_group"] for row in of("mixed")} == {None}
+    assert [row["line"] for row in of("mixed") if row["status"] == "bad_head"] == ["groups others, readers"]
+
+
+@pytest.mark.spark
 def test_message_ids_name_a_host_and_an_offset(spark):
     """Goal: what places a line. Method: an id of IPv4, one of IPv6, and what is none."""
     ipv6 = "00000000000000000000000000000001" + "00002A9F" + "0000000000000100"
