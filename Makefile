@@ -76,7 +76,7 @@ demo: build ## a demonstration of the embedded store
 test: build native-build interop-tools $(VENV)/.spark ## every test that fits in a few minutes
 	$(PY) tools/run_tests.py $(PYTEST_ARGS)
 
-.PHONY: interop-tools interop-apache interop-modes
+.PHONY: interop-tools interop-apache interop-modes interop-exchange
 interop-tools:
 	@if [ -d tests/interop ]; then \
 		{ tools/need.sh javac openjdk-17-jdk-headless && tools/need.sh mvn maven && tools/need.sh go golang-go && \
@@ -88,6 +88,10 @@ interop-apache: build interop-tools ## tests/interop/clients and /scenarios agai
 
 interop-modes: build interop-tools ## all of tests/interop/scenarios in every mode: data plane, flush, transient pool
 	PYMQ_INTEROP_MODES=all $(PY) -m pytest tests/interop/scenarios --timeout=1800 $(PYTEST_ARGS)
+
+interop-exchange: build interop-tools ## stores that change hands between pymq and Apache RocketMQ, with every workload
+	PYMQ_FULL=1 $(PY) -m pytest tests/interop --ignore=tests/interop/clients --ignore=tests/interop/scenarios \
+		--ignore=tests/interop/differential --ignore=tests/interop/spark --timeout=1800 $(PYTEST_ARGS)
 
 lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, clang's warnings, our own C rules, the tidy test
 	$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py

@@ -105,6 +105,9 @@ def own_settings(memory: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.sql.execution.pyspark.udf.hideTraceback.enabled": str(not os.environ.get(TRACEBACK)).lower(),
+        # With it each function of a column tells the JVM from which line it was called: three calls for one, thousands
+        # in an audit, and seconds of each.
+        "spark.python.sql.dataFrameDebugging.enabled": str(bool(os.environ.get(TRACEBACK))).lower(),
     }
 
 

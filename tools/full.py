@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = (
-    "lint", "test", "sanitize", "kill-loop", "crash-sweep", "full-sizes", "differential", "audit-full", "fuzz", "bench",
+    "lint", "test", "sanitize", "kill-loop", "crash-sweep", "full-sizes", "interop-exchange", "interop-modes",
+    "differential", "audit-full", "fuzz", "bench",
 )  # fmt: skip
 # The last line of pytest, of the native runner and of libFuzzer that says how much was done.
 FIGURE = re.compile(

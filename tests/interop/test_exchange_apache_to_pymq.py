@@ -13,12 +13,15 @@ from tests.interop.apache import ApacheStore
 from tests.interop.apache_toolchain import Toolchain
 from tests.interop.files import assert_files_follow_from_the_log
 from tests.interop.pymq_side import PymqStore
-from tests.interop.workloads import TRANSACTION_PREPARED, WORKLOADS, OutMessage, Send, StoreSettings, Workload
-
-every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+from tests.interop.workloads import TRANSACTION_PREPARED, OutMessage, Send, StoreSettings, Workload, taken
 
 
-@every_workload
+def workloads(exchange: int) -> pytest.MarkDecorator:
+    """Those of a kind of exchange."""
+    return pytest.mark.parametrize("workload", taken(exchange), ids=lambda workload: workload.name)
+
+
+@workloads(3)
 def test_pymq_opens_what_apache_shut_down(apache: Toolchain, tmp_path: Path, workload: Workload) -> None:
     """Goal: a clean Apache store is a pymq store. Method: write there, ask everything here, reopen there."""
     theirs = ApacheStore(apache, tmp_path / "store", workload.settings.for_apache())
@@ -32,7 +35,7 @@ def test_pymq_opens_what_apache_shut_down(apache: Toolchain, tmp_path: Path, wor
         assert reader.messages() == seen_by_us
 
 
-@every_workload
+@workloads(4)
 def test_pymq_recovers_what_a_killed_apache_left(apache: Toolchain, tmp_path: Path, workload: Workload) -> None:
     """Goal: nothing Apache acknowledged is lost to pymq by a kill. Method: SIGKILL the JVM, recover on both sides."""
     theirs = ApacheStore(apache, tmp_path / "store", workload.settings.for_apache(index_safe=True))

@@ -12,12 +12,15 @@ from tests.interop.apache import ApacheStore
 from tests.interop.apache_toolchain import Toolchain
 from tests.interop.files import assert_files_follow_from_the_log
 from tests.interop.pymq_side import PymqStore
-from tests.interop.workloads import WORKLOADS, Workload
-
-every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+from tests.interop.workloads import WORKLOADS, Workload, taken
 
 
-@every_workload
+def workloads(exchange: int) -> pytest.MarkDecorator:
+    """Those of a kind of exchange."""
+    return pytest.mark.parametrize("workload", taken(exchange), ids=lambda workload: workload.name)
+
+
+@workloads(0)
 def test_apache_opens_what_pymq_closed(apache: Toolchain, tmp_path: Path, workload: Workload) -> None:
     """Goal: a clean pymq store is an Apache store. Method: write, close, open there, ask everything, reopen here."""
     ours = PymqStore(tmp_path / "store", workload.settings)
@@ -38,7 +41,7 @@ def test_apache_opens_what_pymq_closed(apache: Toolchain, tmp_path: Path, worklo
     assert_files_follow_from_the_log(ours.directory, workload.settings, written)
 
 
-@every_workload
+@workloads(1)
 def test_apache_recovers_what_a_killed_pymq_left(apache: Toolchain, tmp_path: Path, workload: Workload) -> None:
     """Goal: nothing acknowledged is lost to Apache by a kill. Method: SIGKILL the writer, recover a copy each side."""
     ours = PymqStore(tmp_path / "store", workload.settings)
@@ -56,7 +59,7 @@ def test_apache_recovers_what_a_killed_pymq_left(apache: Toolchain, tmp_path: Pa
     assert_files_follow_from_the_log(ours.directory, workload.settings, written, recovered=True)
 
 
-@every_workload
+@workloads(2)
 def test_apache_goes_on_where_pymq_stopped_and_back(apache: Toolchain, tmp_path: Path, workload: Workload) -> None:
     """Goal: a store can change hands for good. Method: four rounds of writing by turns, clean stops and kills mixed."""
     ours = PymqStore(tmp_path / "store", workload.settings)

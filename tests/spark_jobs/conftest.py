@@ -33,6 +33,7 @@ def spark() -> Iterator:
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
+            "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.driver.extraJavaOptions": SHORT_LIVED,
         }
         running = session(memory="1g", settings=settings)
