@@ -1,7 +1,13 @@
-"""What a process and all it started take: a driver, its virtual machine and its Python workers share pages."""
+"""What a process and all it started take: a driver, its virtual machine and its Python workers share pages.
+
+A driver that ends does not wait for its virtual machine, nor that one for its workers. So that their time is counted,
+this process adopts what is left behind (PR_SET_CHILD_SUBREAPER) and waits for it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import threading
 import time
@@ -11,6 +17,8 @@ from pathlib import Path
 import psutil
 
 SAMPLE_S = 0.5
+ORPHANS_S = 30.0  # a virtual machine whose driver has gone ends by itself, in less
+PR_SET_CHILD_SUBREAPER = 36
 COUNTED = ("Pss_Anon:", "Pss_Shmem:")  # what is theirs alone; the page cache would be there without them
 
 
@@ -42,12 +50,35 @@ def tree_memory(root: psutil.Process) -> int:
     return sum(memory_of(process) for process in processes)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own has gone.
+
+    Raises:
+        OSError: the kernel does not do that.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def await_orphans() -> None:
+    """Wait for everything that was left behind, for at most ORPHANS_S: what has not ended then is not counted."""
+    deadline = time.monotonic() + ORPHANS_S
+    while time.monotonic() < deadline:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            time.sleep(0.05)
+
+
 def run_and_watch(command: list[str], timeout_s: float, log: Path) -> Cost:
     """Run *command*, its output into *log*; time, processor time and the largest memory seen.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than *timeout_s*, and was ended.
     """
+    adopt_orphans()
     before = psutil.Process().cpu_times()
     begin = time.monotonic()
     highest = 0
@@ -69,6 +100,8 @@ def run_and_watch(command: list[str], timeout_s: float, log: Path) -> Cost:
         finally:
             ended.set()
             watcher.join()
+    elapsed_s = time.monotonic() - begin
+    await_orphans()
     after = psutil.Process().cpu_times()
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(status, time.monotonic() - begin, cpu_s, highest)
+    return Cost(status, elapsed_s, cpu_s, highest)
