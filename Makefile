@@ -84,7 +84,7 @@ interop-tools:
 		echo "test: without a JDK, Maven, Go and openssl interop tests are skipped (an error with PYMQ_CI=1)"; fi
 
 interop-apache: build interop-tools ## tests/interop/clients and /scenarios against Apache RocketMQ, to test the tests
-	PYMQ_INTEROP_TARGET=apache $(PY) -m pytest tests/interop/clients tests/interop/scenarios $(PYTEST_ARGS)
+	PYMQ_INTEROP_TARGET=apache $(PY) -m pytest tests/interop/clients tests/interop/scenarios --timeout=1800 $(PYTEST_ARGS)
 
 interop-modes: build interop-tools ## all of tests/interop/scenarios in every mode: data plane, flush, transient pool
 	PYMQ_INTEROP_MODES=all $(PY) -m pytest tests/interop/scenarios --timeout=1800 $(PYTEST_ARGS)
