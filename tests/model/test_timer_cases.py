@@ -8,7 +8,7 @@ import pytest
 
 import pymq
 from pymq.broker.timer.store import TimerStore
-from tests.model.timer_world import BEGIN_MS, World, make_directory
+from tests.model.timer_world import BEGIN_MS, REAL_TOPIC, TIMER_TOPIC, World, make_directory
 
 
 @pytest.fixture
@@ -57,6 +57,23 @@ def test_a_recalled_message_is_not_delivered_when_the_clock_went_back_and_on_bef
     world.turn()
     assert deliveries(world) == [0, 1]
     assert (world.timers.stats.recalled, world.timers.stats.late_recalls) == (1, 0)
+
+
+def test_a_late_recall_of_another_slot_does_not_take_a_late_message(world):
+    """A key may be used again: the recall names the key, and by its slot the one of its messages that is meant."""
+    world.clock.ms -= 38_000
+    number = world.send(1000)
+    properties = {
+        "UNIQ_KEY": str(number),
+        "TIMER_DEL_UNIQKEY": str(number),
+        "TIMER_OUT_MS": str(world.sent[number].slot + 2000),
+        "REAL_TOPIC": REAL_TOPIC,
+    }
+    world.append(TIMER_TOPIC, properties)
+    world.clock.ms += 10_000
+    world.turn()
+    assert deliveries(world) == [1]
+    assert (world.timers.stats.recalled, world.timers.stats.late_recalls) == (0, 1)
 
 
 def test_one_message_that_cannot_be_delivered_is_tried_again_alone(world):
