@@ -222,8 +222,8 @@ differential: build interop-tools ## DIFFERENTIAL_SEQUENCES (2,000) random seque
 	PYMQ_DIFFERENTIAL_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) PYMQ_CONTRACT_SEQUENCES=$(DIFFERENTIAL_SEQUENCES) \
 		$(PY) -m pytest -s tests/interop/differential tests/contract --timeout=7200 $(PYTEST_ARGS)
 
-full: build ## everything above, long sizes; the result goes to docs/full-result.md
-	$(PY) tools/full.py docs/full-result.md
+full: build ## everything above, long sizes, hours (STEPS="fuzz bench": some of it); the result goes to docs/full-result.md
+	$(PY) tools/full.py docs/full-result.md $(STEPS)
 
 clean: ## remove what was built, keep the virtual environment's tools
 	rm -rf build dist *.egg-info $(VENV)/.installed .pytest_cache .mypy_cache .ruff_cache
