@@ -57,11 +57,11 @@ class RunningBroker:
         self.name = address
         self._lease = Lease(address, lease_ms, tls=tls)
         answer = self._lease.answer
-        self.store_path = Path(answer["storePath"])
         self._gone: set[str] = set()  # topics whose queues were not found
         self._log: LogReader | None = None
         complete = False
         try:
+            self.store_path = Path(answer["storePath"])
             self._check_here(answer)
             complete = True
         finally:
@@ -83,7 +83,7 @@ class RunningBroker:
             )
 
     def close(self) -> None:
-        """Let go of the broker; a lease that was not given back expires. Idempotent."""
+        """Let go of the broker, and give the lease back if nobody has. Idempotent."""
         if self._log is not None:
             self._log.close()
             self._log = None
