@@ -331,7 +331,7 @@ def test_a_lease_expires(broker, wire):
 def test_leases_are_counted_renewed_and_forgotten():
     """Goal: the table of leases. Method: a clock of ours, up to the limit and one more."""
     clock = ManualClock(datetime.now(UTC))
-    leases = DumpLeases(clock)
+    leases = DumpLeases(clock, lambda: 24)
     given = [leases.begin(10_000) for _ in range(LEASES_MAX)]
     assert len(set(given)) == LEASES_MAX
     assert leases.begin(10_000) is None

@@ -6,16 +6,20 @@ import errno
 import signal
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 
 import pytest
 
 import pymq
-from pymq.remoting.codes import RequestCode
-from pymq.store.dump import DumpRefusedError, take_dump
+from pymq.broker.dumps import LEASE_MS_MAX, LEASES_MAX, DumpLeases
+from pymq.clock import ManualClock
+from pymq.remoting.codes import RequestCode, ResponseCode
+from pymq.store.dump import DumpError, DumpRefusedError, take_dump
 from pymq.store.dump.copier import Silent
 from tests.broker.sides import until
 from tests.broker.test_admin import create_topic
-from tests.broker.test_dump import address_of, make_config
+from tests.broker.test_dump import address_of, ask, make_config
 from tests.broker.wire import Wire, send_fields
 from tests.store.dumps import ROOT, dump_json
 
@@ -86,3 +90,77 @@ def test_a_dumper_that_gets_ctrl_c_gives_its_lease_back(broker, wire, tmp_path):
     assert dumper.returncode == 1
     assert said.decode() == "pymq.store.dump: interrupted; the same command continues it\n"
     assert not broker.dumps.held()
+
+
+# ---- not for ever --------------------------------------------------------------------------------------------------
+
+
+def renew_until(leases, clock, lease, age_s):
+    """Let *lease* become *age_s* old, renewed all the time; whether it was in force until then."""
+    for _ in range(age_s // 300):
+        clock.advance(300.0)
+        if not leases.renew(lease, LEASE_MS_MAX):
+            return False
+    return True
+
+
+def test_a_lease_that_is_renewed_for_ever_ends_at_its_largest_age():
+    """Goal: a dumper that hangs does not fill the disk. Method: renew up to the age, one second before it, and after
+    the age was changed; one that merely expired is told from it."""
+    clock = ManualClock(datetime.now(UTC))
+    hours = [2]
+    leases = DumpLeases(clock, lambda: hours[0])
+    lease, silent = leases.begin(LEASE_MS_MAX), leases.begin(1000)
+    assert renew_until(leases, clock, lease, 2 * 3600 - 300)
+    clock.advance(299.0)
+    assert leases.renew(lease, LEASE_MS_MAX)
+    assert not leases.was_too_old(lease)
+    clock.advance(1.0)
+    assert not leases.held()
+    assert not leases.renew(lease, LEASE_MS_MAX)
+    assert leases.was_too_old(lease)
+    assert not leases.was_too_old(silent)
+    hours[0] = 3
+    lease = leases.begin(LEASE_MS_MAX)
+    assert renew_until(leases, clock, lease, 2 * 3600)
+    hours[0] = 1
+    assert not leases.held()
+    for _ in range(2 * LEASES_MAX):
+        leases.begin(LEASE_MS_MAX)
+        hours[0] = 0
+        assert not leases.held()
+        hours[0] = 1
+    assert len(leases._too_old) == LEASES_MAX
+
+
+def test_a_dumper_whose_lease_is_too_old_says_so_and_goes_on_later(broker, wire, tmp_path, monkeypatch):
+    """Goal: the error names the setting and the way out. Method: hours that last a second, a dump that lasts longer;
+    then the same call again."""
+    for _ in range(5):
+        wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 50_000)
+    assert wire.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"dumpLeaseMaxAgeHours=2").code == ResponseCode.SUCCESS
+    monkeypatch.setattr("pymq.broker.dumps.HOUR_S", 1)
+
+    class Slow(Silent):
+        def file_done(self, path):
+            if path.startswith("consumequeue/"):
+                until(lambda: not broker.dumps.held())
+                time.sleep(0.5)  # for the renewal that is refused
+
+    words = r"dumpLeaseMaxAgeHours \(2\).*raise that setting.*repeat the command"
+    with pytest.raises(DumpError, match=words) as caught:
+        take_dump(address_of(broker), tmp_path / "dump", report=Slow(), lease_ms=1000)
+    assert caught.value.exit_code == 1
+    monkeypatch.undo()
+    assert take_dump(address_of(broker), tmp_path / "dump").reused > 0
+
+
+def test_a_lease_that_is_too_old_gives_no_position_and_was_not_held_to_the_end(broker, wire, monkeypatch):
+    """Goal: no dump is called whole whose files were not kept. Method: the refusals of an old lease, by request."""
+    _, answer = ask(wire, "begin")
+    monkeypatch.setattr("pymq.broker.dumps.HOUR_S", 0)
+    code, remark = ask(wire, "renew", lease=answer["lease"])
+    assert code == ResponseCode.ILLEGAL_OPERATION
+    assert "dumpLeaseMaxAgeHours (24)" in remark
+    assert ask(wire, "position", lease=answer["lease"])[0] == ResponseCode.ILLEGAL_OPERATION
+    assert ask(wire, "end", lease=answer["lease"]) == (ResponseCode.SUCCESS, {"held": False})

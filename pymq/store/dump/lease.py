@@ -140,6 +140,7 @@ class Lease:
         self._stop.set()
         self._thread.join()
         self.check()
+        self.call("renew")  # says why, if it is not in force
         answer = self.call("end")
         self._ended = True
         if not answer.get("held"):
