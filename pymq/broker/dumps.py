@@ -23,10 +23,15 @@ HOUR_S = 3600
 
 @dataclass(slots=True)
 class DumpLease:
-    """One dumper's. Times are of the monotonic clock."""
+    """One dumper's. Times are of the monotonic clock.
+
+    Attributes:
+        log_begin: where the log began when it was given: the oldest message that is kept for it.
+    """
 
     begun_s: float
     expires_s: float
+    log_begin: int
 
 
 class DumpLeases:
@@ -40,15 +45,15 @@ class DumpLeases:
         self._leases: dict[str, DumpLease] = {}
         self._too_old: list[str] = []  # the last of those that ended by their age: their dumpers are told so
 
-    def begin(self, lease_ms: int) -> str | None:
-        """A new lease of *lease_ms*, or None when there are too many."""
+    def begin(self, lease_ms: int, log_begin: int = 0) -> str | None:
+        """A new lease of *lease_ms* on the log from *log_begin* on, or None when there are too many."""
         with self._lock:
             self._forget_expired()
             if len(self._leases) >= LEASES_MAX:
                 return None
             lease = secrets.token_hex(8)
             now_s = self._clock.monotonic_s()
-            self._leases[lease] = DumpLease(now_s, now_s + lease_ms / 1000)
+            self._leases[lease] = DumpLease(now_s, now_s + lease_ms / 1000, log_begin)
             return lease
 
     def renew(self, lease: str, lease_ms: int) -> bool:
@@ -78,6 +83,18 @@ class DumpLeases:
         with self._lock:
             self._forget_expired()
             return lease in self._too_old
+
+    def runtime_info(self) -> dict[str, str]:
+        """Rows of GET_BROKER_RUNTIME_INFO: why the disk is not emptied."""
+        with self._lock:
+            self._forget_expired()
+            leases = list(self._leases.values())
+        now_s = self._clock.monotonic_s()
+        return {
+            "pymq.dump.leases": str(len(leases)),
+            "pymq.dump.oldest_offset": str(min((lease.log_begin for lease in leases), default=-1)),
+            "pymq.dump.oldest_age_s": str(int(max((now_s - lease.begun_s for lease in leases), default=0.0))),
+        }
 
     def _forget_expired(self) -> None:
         now_s = self._clock.monotonic_s()

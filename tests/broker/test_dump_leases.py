@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pymq.store.dump import DumpError, DumpRefusedError, take_dump
 from pymq.store.dump.copier import Silent
 from tests.broker.sides import until
 from tests.broker.test_admin import create_topic
-from tests.broker.test_dump import address_of, ask, make_config
+from tests.broker.test_dump import address_of, ask, fill_and_age, make_config
 from tests.broker.wire import Wire, send_fields
 from tests.store.dumps import ROOT, dump_json
 
@@ -164,3 +165,34 @@ def test_a_lease_that_is_too_old_gives_no_position_and_was_not_held_to_the_end(b
     assert "dumpLeaseMaxAgeHours (24)" in remark
     assert ask(wire, "position", lease=answer["lease"])[0] == ResponseCode.ILLEGAL_OPERATION
     assert ask(wire, "end", lease=answer["lease"]) == (ResponseCode.SUCCESS, {"held": False})
+
+
+# ---- shown ---------------------------------------------------------------------------------------------------------
+
+
+def lease_rows(wire):
+    """What the runtime info says of leases."""
+    table = json.loads(wire.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    names = ("leases", "oldest_offset", "oldest_age_s")
+    return tuple(int(table[f"pymq.dump.{name}"]) for name in names)
+
+
+def test_the_runtime_info_says_how_many_leases_there_are_how_old_and_from_where(broker, wire):
+    """Goal: an operator sees why the disk is not emptied. Method: leases before and after the first log file went."""
+    fill_and_age(broker, wire)
+    broker.dumps._clock = clock = ManualClock(datetime.now(UTC))
+    assert lease_rows(wire) == (0, -1, 0)
+    assert broker.store.remove_oldest() == 0
+    begin = int(broker.store.watermarks()["min"])
+    assert begin > 0
+    _, first = ask(wire, "begin", leaseMs=600_000)
+    clock.advance(7.5)
+    assert lease_rows(wire) == (1, begin, 7)
+    broker.store.remove_oldest()
+    _, second = ask(wire, "begin", leaseMs=600_000)
+    clock.advance(1.0)
+    assert lease_rows(wire) == (2, begin, 8)
+    ask(wire, "end", lease=first["lease"])
+    assert lease_rows(wire) == (1, int(broker.store.watermarks()["min"]), 1)
+    ask(wire, "end", lease=second["lease"])
+    assert lease_rows(wire) == (0, -1, 0)

@@ -66,7 +66,7 @@ class DumpAdmin:
         """A lease, from now on; then every table on disk as it is now."""
         broker = self._broker
         lease_ms = self._lease_ms(request.command)
-        lease = broker.dumps.begin(lease_ms)
+        lease = broker.dumps.begin(lease_ms, int(broker.store.watermarks()["min"]))
         if lease is None:
             raise RemotingError(ResponseCode.SYSTEM_BUSY, "too many dumps are being taken; wait for one to end")
         complete = False
