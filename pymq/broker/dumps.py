@@ -3,8 +3,8 @@
 A lease is asked for by `python -m pymq.store.dump`, renewed while it copies, and given back at its end; one that is not
 renewed expires, so that a dumper that was killed does not keep the disk full. One that is renewed for ever ends as
 well, when it is as old as dumpLeaseMaxAgeHours: a dumper that hangs must not. While there is a lease no file of the
-log, of queues, index or timer log is removed because of its age. A disk that is too full comes first: above
-diskSpaceCleanForciblyRatio files go all the same, and the dump ends with an error.
+log, of queues, index or timer log is removed because of its age. A disk that is too full comes first: log files go all
+the same (`pymq.store.retention`), and a dump that lacks one ends with an error.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pymq
 from pymq.broker.dumps import LEASE_MS_MAX, LEASES_MAX, DumpLeases
 from pymq.clock import ManualClock
 from pymq.remoting.codes import RequestCode, ResponseCode
-from pymq.store.dump import DumpError, DumpRefusedError, take_dump
+from pymq.store.dump import DumpError, DumpRefusedError, take_dump, verify_dump
 from pymq.store.dump.copier import Silent
 from tests.broker.sides import until
 from tests.broker.test_admin import create_topic
@@ -196,3 +197,76 @@ def test_the_runtime_info_says_how_many_leases_there_are_how_old_and_from_where(
     assert lease_rows(wire) == (1, int(broker.store.watermarks()["min"]), 1)
     ask(wire, "end", lease=second["lease"])
     assert lease_rows(wire) == (0, -1, 0)
+
+
+# ---- no reason for a full disk -------------------------------------------------------------------------------------
+
+
+def refuse_force(wire):
+    """Files go because of their age only."""
+    assert wire.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"cleanFileForciblyEnable=false").code == 0
+
+
+@pytest.mark.parametrize(("ratio", "gone"), [(0.89, False), (0.9, False), (0.901, True)])
+def test_a_lease_does_not_keep_a_broker_from_taking_messages(broker, wire, disk, ratio, gone):
+    """Goal: expired files go under a lease where sends are refused, and not below. Method: without force, a disk that
+    is just full enough, and one that is not."""
+    count = fill_and_age(broker, wire)
+    refuse_force(wire)
+    assert ask(wire, "begin")[0] == ResponseCode.SUCCESS
+    disk["ratio"] = ratio
+    wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    assert (len(broker.store.log_files()) < count) == gone
+    assert broker.dumps.held()
+
+
+def test_under_a_lease_no_more_goes_from_a_full_disk_than_is_needed(broker, wire, disk, monkeypatch):
+    """Goal: nothing else of retention changes. Method: a disk that is empty enough again after two files; then one that
+    is full, with files that are young, or are needed by timers."""
+    count = fill_and_age(broker, wire)
+    refuse_force(wire)
+    ask(wire, "begin")
+    housekeeper = broker.message_store._housekeeper
+    monkeypatch.setattr(housekeeper, "_probe", lambda path: 0.95 if len(broker.store.log_files()) > count - 2 else 0.5)
+    wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    assert len(broker.store.log_files()) == count - 2
+    monkeypatch.setattr(housekeeper, "_probe", lambda path: 0.95)
+    monkeypatch.setattr(housekeeper, "_needed", lambda file: 1)
+    wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    assert len(broker.store.log_files()) == count - 2
+    monkeypatch.undo()
+    disk["ratio"] = 0.95
+    for path in (broker.store_path / "commitlog").iterdir():
+        os.utime(path)
+    wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    assert len(broker.store.log_files()) == count - 2
+
+
+@pytest.mark.parametrize(("when", "is_whole"), [("consumequeue/", False), ("commitlog/", True)])
+def test_a_dump_under_a_full_disk_needs_only_what_it_has_not_copied(
+    broker, wire, tmp_path, monkeypatch, when, is_whole
+):
+    """Goal: the dumper says what happened, and goes on if it can. Method: without force, a full disk while the first
+    queue or the first log file is copied, until the broker has removed one."""
+    count = fill_and_age(broker, wire)
+    refuse_force(wire)
+
+    class Filling(Silent):
+        def file_done(self, path):
+            if path.startswith(when) and len(broker.store.log_files()) == count:
+
+                def full(path):
+                    return 0.95 if len(broker.store.log_files()) == count else 0.5
+
+                monkeypatch.setattr(broker.message_store._housekeeper, "_probe", full)
+                wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
+                assert len(broker.store.log_files()) == count - 1
+
+    if is_whole:
+        assert take_dump(address_of(broker), tmp_path / "dump", report=Filling()).manifest.log_begin == 0
+        assert verify_dump(tmp_path / "dump")[1] == []
+        return
+    with pytest.raises(DumpError, match=r"commitlog/0+ was removed .*too full comes before a dump.*make room"):
+        take_dump(address_of(broker), tmp_path / "dump", report=Filling())
+    with pytest.raises(DumpError, match="retention removed it; remove the target and begin again"):
+        take_dump(address_of(broker), tmp_path / "dump")

@@ -179,8 +179,8 @@ class Taking:
             (self._target / job.path).unlink(missing_ok=True)
             if not self._origin.is_gone(job):
                 raise DumpError(
-                    f"{job.path} was removed from {self._origin.store_path} while it was copied (a disk that is too "
-                    "full comes before a dump); remove the target and begin again"
+                    f"{job.path} was removed from {self._origin.store_path} before it was copied (a disk that is too "
+                    "full comes before a dump); make room there, then remove the target and begin again"
                 ) from error
 
     def _check_left(self, paths: set[str]) -> None:
