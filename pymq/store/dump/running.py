@@ -153,7 +153,7 @@ class RunningBroker:
         self._log = LogReader(self.store_path)
         jobs = list(self._index_jobs(position, journal))
         jobs += [job for path in LATE_TABLES if (job := self._content_job(path)) is not None]
-        jobs += timer_jobs(self.store_path, target)
+        jobs += timer_jobs(self.store_path, target, journal.finished)
         jobs += self._queue_jobs(position)
         jobs += self._log_jobs(position, journal)
         return jobs
