@@ -18,7 +18,17 @@ from pymq.store.dump.errors import DumpError, DumpRefusedError
 TIMEOUT_S = 30.0
 RENEWALS = 5  # in the time of one lease
 FAILURES_MAX = 2  # in a row: a broker that does not answer twice is gone
+SHOWN = 60  # bytes of an answer that is not understood
 GIVE_BACK_S = 5.0  # for a broker that may be what failed
+
+# What an answer must say, by its action.
+FIELDS: dict[str, dict[str, type]] = {
+    "begin": {"lease": str, "leaseMs": int, "storePath": str, "device": int, "inode": int, "broker": dict,
+              "configuration": dict},
+    "position": {"begin": int, "end": int, "atMs": int},
+    "renew": {"leaseMs": int, "begin": int, "dispatched": int},
+    "end": {"held": bool},
+}  # fmt: skip
 
 
 class Lease:
@@ -80,10 +90,26 @@ class Lease:
             raise DumpError(f"{self.address}: {response.remark}; repeat the command to continue")
         if response.code != ResponseCode.SUCCESS:
             raise DumpError(f"the broker at {self.address} refuses: {response.remark}")
-        answer = json.loads(response.body)
-        if not isinstance(answer, dict):
-            raise DumpError(f"the broker at {self.address} answered {action} with {answer!r}")
-        return answer
+        return self._parse(action, response.body or b"")
+
+    def _parse(self, action: str, body: bytes) -> dict[str, Any]:
+        """What is said in the answer to *action*.
+
+        Raises:
+            DumpError: it is not what a broker says; whoever listens there, we cannot rely on files being kept.
+        """
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict) and all(
+            isinstance(answer.get(name), kind) for name, kind in FIELDS[action].items()
+        ):
+            return answer
+        raise DumpError(
+            f"{self.address} answered {action} with {body[:SHOWN]!r}, which a pymq broker of this version does not; is "
+            "it another, or is something between? stop it and give its store's directory instead"
+        )
 
     def call(self, action: str) -> dict[str, Any]:
         """Ask for *action* under the lease.
