@@ -1,4 +1,4 @@
-"""`python -m pymq.store.dump`: the command line. Exit codes: 0 done, 1 not whole or not equal, 2 not begun."""
+"""`python -m pymq.store.dump`: the command line. Exit codes: 0 done, 1 not whole or not equal, 2 refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = """examples:
   python -m pymq.store.dump --verify /backup/monday                   read everything again and compare
 
 An interrupted dump is continued by the same command. Exit code 0: whole (or equal); 1: begun and not whole (or not
-equal); 2: refused, nothing was copied.
+equal, or not readable); 2: refused before a message was copied, and again until what the line says is done.
 """
 
 

@@ -201,7 +201,7 @@ class RunningBroker:
             if mtime_ms is None:
                 if path in journal.finished:
                     continue
-                raise DumpError(
+                raise DumpRefusedError(
                     f"{self.store_path}/{path} is gone: retention removed it; remove the target and begin again"
                 )
             written = min(size, position.end - base)

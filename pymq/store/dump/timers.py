@@ -22,7 +22,7 @@ from pymq.broker.timer.recovery import read_log
 from pymq.broker.timer.wheel import FILE_NAME as WHEEL_NAME
 from pymq.broker.timer.wheel import SLOTS_TOTAL, Slot, TimerWheel
 from pymq.store.dump.copier import FileJob
-from pymq.store.dump.errors import DumpError
+from pymq.store.dump.errors import DumpError, DumpRefusedError
 from pymq.store.dump.manifest import FileEntry
 from pymq.store.layout import OFFSET_NAME, named_files
 
@@ -33,7 +33,7 @@ def timer_jobs(store: Path, target: Path, copied: Mapping[str, FileEntry]) -> It
     """The files of *store*'s timers as the checkpoint that is in *target* already says; *copied* are there by path.
 
     Raises:
-        DumpError: the timer log does not have what the checkpoint vouches for any more.
+        DumpRefusedError: the timer log does not have what the checkpoint vouches for any more.
     """
     checkpoint = load_checkpoint(target / CHECKPOINT_PATH)
     if checkpoint is None or (checkpoint.ours and checkpoint.log_end < 0):
@@ -80,14 +80,14 @@ def check_covered(store: Path, sizes: Mapping[int, int], checkpoint: TimerCheckp
     """Hold the files of the timer log, *sizes* by where they begin, against what *checkpoint* vouches for.
 
     Raises:
-        DumpError: one is missing.
+        DumpRefusedError: one is missing.
     """
     reached = checkpoint.pending_from
     for base in sorted(sizes):
         if base <= reached:
             reached = max(reached, base + sizes[base])
     if reached < checkpoint.log_end:
-        raise DumpError(
+        raise DumpRefusedError(
             f"{store}/{DIRECTORY} has no units at {reached} any more, which are pending in this dump: its broker was "
             "done with them before they were copied; remove the target and begin again"
         )
