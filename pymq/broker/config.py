@@ -236,6 +236,17 @@ class BrokerConfig(TimerSettings):
         low=0,
     )
 
+    dump_lease_max_age_hours: int = setting(
+        24,
+        "How long one dump at most keeps retention from removing files, however often its dumper asks for more. "
+        "Shorter protects the disk from a dumper that hangs; one that needs longer ends with an error, and goes on "
+        "when its command is repeated, if what it still lacks was not removed.",
+        alias="dumpLeaseMaxAgeHours",
+        unit="hours",
+        low=1,
+        high=24 * 365,
+    )
+
     # ---- topics, groups, clients ---------------------------------------------------------------------------------
     auto_create_topic_enable: bool = setting(
         True,

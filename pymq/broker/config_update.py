@@ -46,6 +46,7 @@ LIVE = frozenset(
         "compressedRegister",
         "dataPlane",
         "defaultQueryMaxNum",
+        "dumpLeaseMaxAgeHours",
         "enableCreateSysGroup",
         "enableMixedMessageType",
         "enablePropertyFilter",

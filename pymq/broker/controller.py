@@ -92,7 +92,7 @@ class Broker:
         self.traffic = Traffic(self.clock)
         self.daily = DailyTotals(self.clock)
         self.reputs = Reputs(self)
-        self.dumps = DumpLeases(self.clock)
+        self.dumps = DumpLeases(self.clock, lambda: self.config.dump_lease_max_age_hours)
         self.delay_guard = DelayGuard()
         self.delay_levels = DelayLevels(self.config.store.message_delay_level)
         self.timer: TimerService | None = None  # with timerWheelEnable

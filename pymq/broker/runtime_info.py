@@ -87,6 +87,7 @@ def broker_info(broker: Broker) -> dict[str, str]:
     table["pymq.loop_late_count"] = str(broker.server.loop_late_count)
     table["pymq.loop_late_ms_max"] = str(broker.server.loop_late_ms_max)
     table["pymq.order_locks"] = str(sum(1 for _ in broker.order_locks.held()))
+    table |= broker.dumps.runtime_info()
     table |= inconsistencies(broker)
     table |= {f"pymq.{name}": str(value) for name, value in sorted(stats.items())}
     return table | broker.schedule.runtime_info() | broker.transactions.info() | served_info(broker)

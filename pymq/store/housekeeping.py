@@ -22,7 +22,7 @@ from pymq.errors import StoreClosedError, StoreError
 from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
 from pymq.store.offsets import held_here
-from pymq.store.retention import DiskUse, LogFile, RetentionGuard, decide, is_short, lost_by
+from pymq.store.retention import DiskUse, LogFile, RetentionGuard, decide, is_refusing, is_short, lost_by
 from pymq.store.stats import RateSampler, StoreStats, make_stats
 
 DiskProbe = Callable[[Path], float]
@@ -190,8 +190,11 @@ class Housekeeper:
                 if number and self._stop.wait(self._config.delete_commit_log_files_interval_ms / 1000):
                     break
                 needed = self._needed(file)
-                held = self._hold is not None and self._hold()
-                if (file in plan.forced or needed or held) and not is_short(self.disk_use(), self._config):
+                copied = self._hold is not None and self._hold()
+                if file in plan.forced or needed or copied:
+                    use = self.disk_use()  # what has gone so far may be enough
+                held = copied and not is_refusing(use, self._config)
+                if (file in plan.forced or needed or held) and not is_short(use, self._config):
                     if needed or held:
                         why = "pending deliveries" if needed else "a dump is being taken"
                         log.info("log file kept store=%s file=%s because=%s", self._root, file.name, why)
@@ -202,6 +205,8 @@ class Housekeeper:
                     break
                 removed.append(file)
                 log.info("log file removed store=%s file=%s reason=%r", self._root, file.name, plan.reason)
+                if copied:
+                    log.warning("log file removed under a dump store=%s file=%s because=disk", self._root, file.name)
                 if needed:
                     log.error(
                         "pending deliveries lost store=%s file=%s messages=%d because=%r",

@@ -9,6 +9,8 @@ says. The rules are RocketMQ's:
   `delete_when`, or when a disk is above `disk_max_used_space_ratio` or cannot be asked, or on request.
 * Above `disk_space_clean_forcibly_ratio` files go whatever their age, if `clean_file_forcibly_enable`.
 * Files with messages that timers still need (`RetentionGuard`) stay whatever their age, unless files must go by force.
+* Files somebody copies (a dump) stay as well, unless files must go by force or sends are refused for want of space:
+  without `clean_file_forcibly_enable` a dump may not be what keeps a broker from taking messages.
 * Above `disk_space_warning_level_ratio` sends are refused as well, until the level is left again.
 
 # Differs: RocketMQ removes a whole batch of unexpired files at once when space is short; here the disk is looked at
@@ -75,7 +77,7 @@ def decide(
     now: datetime, files: Sequence[LogFile], use: DiskUse, config: StoreConfig, *, manual: bool = False
 ) -> RetentionPlan:
     """The plan for *files* (oldest first) at the local time *now*."""
-    writable = max(use.known(), default=0.0) <= config.disk_space_warning_level_ratio
+    writable = not is_refusing(use, config)
     reason = expiry_reason(now, use, config, manual=manual)
     candidates = [file for file in files if not file.active][: config.delete_file_batch_max]
     forcing = is_short(use, config)
@@ -100,6 +102,11 @@ def is_short(use: DiskUse, config: StoreConfig) -> bool:
     return config.clean_file_forcibly_enable and any(
         ratio > config.disk_space_clean_forcibly_ratio for ratio in use.known()
     )
+
+
+def is_refusing(use: DiskUse, config: StoreConfig) -> bool:
+    """Whether sends are refused because a disk is too full."""
+    return max(use.known(), default=0.0) > config.disk_space_warning_level_ratio
 
 
 def expiry_reason(now: datetime, use: DiskUse, config: StoreConfig, *, manual: bool) -> str:

@@ -212,6 +212,7 @@ def test_every_supported_key_is_rocketmq_s_or_listed_as_our_own():
     """Goal: no key by accident. Method: supported keys minus Apache's."""
     own = {
         "dataPlane",
+        "dumpLeaseMaxAgeHours",
         "namesrvListenPort",
         "newGroupOffsetPolicy",
         "reactorThreads",

@@ -453,6 +453,25 @@ def test_the_command_line_speaks_to_people_and_programs(store, tmp_path, capsys)
     assert "127.0.0.1:10911" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("option", ["--rate", "--lease"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "-0.001", "1e-9", "1e308"])
+def test_a_rate_or_lease_that_is_no_amount_is_one_line(store, tmp_path, capsys, option, value):
+    """Goal: no traceback, no dump without a bound. Method: what Python takes for a number and is none, too large and
+    too small ones."""
+    assert cli.main([f"{option}={value}", str(store), str(tmp_path / "dump")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"pymq.store.dump: {option} ")
+    assert "a number above 0" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "dump").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "-0.0", "0.5", "1e9"])
+def test_a_rate_of_nothing_is_no_bound_and_any_other_is_one(store, tmp_path, value):
+    """Goal: what is right stays so. Method: the edge, a part of a MiB, and more than any disk does."""
+    assert cli.main(["--quiet", f"--rate={value}", str(store), str(tmp_path / "dump")]) == 0
+
+
 def test_a_terminal_gets_a_bar_and_a_file_plain_lines():
     """Goal: both are readable. Method: a report of three files in 10 s of a clock of ours, on both kinds of stream."""
     now = [0.0]

@@ -1,10 +1,11 @@
-"""`python -m pymq.store.dump`: the command line. Exit codes: 0 done, 1 not whole or not equal, 2 not begun."""
+"""`python -m pymq.store.dump`: the command line. Exit codes: 0 done, 1 not whole or not equal, 2 refused."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ EXAMPLES = """examples:
   python -m pymq.store.dump --verify /backup/monday                   read everything again and compare
 
 An interrupted dump is continued by the same command. Exit code 0: whole (or equal); 1: begun and not whole (or not
-equal); 2: refused, nothing was copied.
+equal, or not readable); 2: refused before a message was copied, and again until what the line says is done.
 """
 
 
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.target is None if options.verify is None else options.source is not None:
         parser.error("give SOURCE and TARGET, or --verify DUMP")
+    wrong = wrong_amount(options)
+    if wrong:
+        return failed(wrong, REFUSED, as_json=options.json)
     report: Report = Silent() if options.quiet else ProgressBar()
     try:
         if options.verify is not None:
@@ -75,6 +79,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failed(text + more, FAILED, as_json=options.json)
     except KeyboardInterrupt:
         return failed("interrupted; the same command continues it", FAILED, as_json=options.json)
+
+
+def wrong_amount(options: argparse.Namespace) -> str:
+    """Which option is no amount (argparse takes nan and inf for numbers) and what would be; "" when all are."""
+    if options.rate and not is_amount(options.rate * MIB):
+        return f"--rate {options.rate:g}: give MiB per second, a number above 0; or 0, for no bound"
+    if not is_amount(options.lease * 1000):
+        return f"--lease {options.lease:g}: give seconds, a number above 0; a broker takes 1 to 600"
+    return ""
+
+
+def is_amount(value: float) -> bool:
+    """Whether *value* is a whole byte or millisecond at least, and can be counted."""
+    return math.isfinite(value) and value >= 1
 
 
 def failed(text: str, code: int, *, as_json: bool) -> int:

@@ -14,6 +14,9 @@ class DumpError(PymqError):
 
 
 class DumpRefusedError(DumpError):
-    """Nothing was copied: the source, the target or the space is not as it has to be."""
+    """No message was copied: the source, the target, the space or an unfinished dump is not as it has to be.
+
+    Repeating the call does not help until what the text says is done.
+    """
 
     exit_code: ClassVar[int] = 2

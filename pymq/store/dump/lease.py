@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from typing import Any
@@ -17,6 +18,17 @@ from pymq.store.dump.errors import DumpError, DumpRefusedError
 TIMEOUT_S = 30.0
 RENEWALS = 5  # in the time of one lease
 FAILURES_MAX = 2  # in a row: a broker that does not answer twice is gone
+SHOWN = 60  # bytes of an answer that is not understood
+GIVE_BACK_S = 5.0  # for a broker that may be what failed
+
+# What an answer must say, by its action.
+FIELDS: dict[str, dict[str, type]] = {
+    "begin": {"lease": str, "leaseMs": int, "storePath": str, "device": int, "inode": int, "broker": dict,
+              "configuration": dict},
+    "position": {"begin": int, "end": int, "atMs": int},
+    "renew": {"leaseMs": int, "begin": int, "dispatched": int},
+    "end": {"held": bool},
+}  # fmt: skip
 
 
 class Lease:
@@ -38,6 +50,7 @@ class Lease:
         self._client = SyncRemotingClient(config)
         self._lock = threading.Lock()
         self._failure = ""
+        self._ended = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew_regularly, name="pymq-dump-lease", daemon=True)
         complete = False
@@ -62,12 +75,12 @@ class Lease:
         except DumpError as error:
             raise DumpRefusedError(str(error)) from error
 
-    def _ask(self, action: str) -> dict[str, Any]:
+    def _ask(self, action: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         fields = {"action": action, "leaseMs": str(self._lease_ms)}
         if action != "begin":
             fields["lease"] = self.answer["lease"]
         command = Command(int(OwnRequestCode.DUMP_STORE), fields)
-        response = self._client.invoke(self.address, command, TIMEOUT_S)
+        response = self._client.invoke(self.address, command, timeout_s)
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise DumpError(
                 f"{self.address} does not know the request for dumps: it is no pymq broker, or an older one; stop it "
@@ -77,10 +90,26 @@ class Lease:
             raise DumpError(f"{self.address}: {response.remark}; repeat the command to continue")
         if response.code != ResponseCode.SUCCESS:
             raise DumpError(f"the broker at {self.address} refuses: {response.remark}")
-        answer = json.loads(response.body)
-        if not isinstance(answer, dict):
-            raise DumpError(f"the broker at {self.address} answered {action} with {answer!r}")
-        return answer
+        return self._parse(action, response.body or b"")
+
+    def _parse(self, action: str, body: bytes) -> dict[str, Any]:
+        """What is said in the answer to *action*.
+
+        Raises:
+            DumpError: it is not what a broker says; whoever listens there, we cannot rely on files being kept.
+        """
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict) and all(
+            isinstance(answer.get(name), kind) for name, kind in FIELDS[action].items()
+        ):
+            return answer
+        raise DumpError(
+            f"{self.address} answered {action} with {body[:SHOWN]!r}, which a pymq broker of this version does not; is "
+            "it another, or is something between? stop it and give its store's directory instead"
+        )
 
     def call(self, action: str) -> dict[str, Any]:
         """Ask for *action* under the lease.
@@ -137,12 +166,24 @@ class Lease:
         self._stop.set()
         self._thread.join()
         self.check()
-        if not self.call("end").get("held"):
+        self.call("renew")  # says why, if it is not in force
+        answer = self.call("end")
+        self._ended = True
+        if not answer.get("held"):
             raise DumpError(f"the broker at {self.address} has let the lease expire; repeat the command to continue")
 
     def close(self) -> None:
-        """Let go of the connection; a lease that was not given back expires. Idempotent."""
+        """Let go of the broker, whatever has happened: a lease that was not given back is, if the broker hears of it.
+
+        Otherwise it expires. Idempotent.
+        """
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._client.close()
+        try:
+            if not self._ended:
+                self._ended = True
+                with contextlib.suppress(RemotingCallError, DumpError):
+                    self._ask("end", GIVE_BACK_S)
+        finally:
+            self._client.close()

@@ -78,7 +78,8 @@ class Origin(Protocol):
         """Everything else.
 
         Raises:
-            DumpError: something that is needed is gone.
+            DumpRefusedError: something that is needed is gone.
+            DumpError: it cannot be listed.
         """
         ...
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pymq.broker.timer.log import DIRECTORY as TIMER_DIRECTORY
 from pymq.store.dump.copier import FileJob
 from pymq.store.dump.cuts import index_jobs, queue_directories, queue_jobs
 from pymq.store.dump.errors import DumpError, DumpRefusedError
@@ -37,6 +38,7 @@ from pymq.store.layout import INDEX_NAME, OFFSET_NAME, named_files
 LATE_TABLES = ("config/topics.json", "config/subscriptionGroup.json")  # what has messages must be in them
 TEMPORARY = ".tmp"
 READ_TRIES, READ_WAIT_S = 50, 0.01  # of a page that may be in the middle of being written
+LIST_TRIES = 100  # of a directory; each time retention may have taken a file that was listed
 
 CHECKPOINT_BLOCK_AT, CHECKPOINT_BLOCK = 2048, struct.Struct(">8sI")
 CHECKPOINT_MAGIC, CHECKPOINT_BODY_SIZE = b"PYMQCKP1", 100
@@ -57,11 +59,11 @@ class RunningBroker:
         self.name = address
         self._lease = Lease(address, lease_ms, tls=tls)
         answer = self._lease.answer
-        self.store_path = Path(answer["storePath"])
         self._gone: set[str] = set()  # topics whose queues were not found
         self._log: LogReader | None = None
         complete = False
         try:
+            self.store_path = Path(answer["storePath"])
             self._check_here(answer)
             complete = True
         finally:
@@ -83,7 +85,7 @@ class RunningBroker:
             )
 
     def close(self) -> None:
-        """Let go of the broker; a lease that was not given back expires. Idempotent."""
+        """Let go of the broker, and give the lease back if nobody has. Idempotent."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -151,9 +153,10 @@ class RunningBroker:
     def jobs(self, position: Position, journal: Journal, target: Path) -> Sequence[FileJob]:
         """Index first: the less it has grown since, the less there is to cut."""
         self._log = LogReader(self.store_path)
-        jobs = list(self._index_jobs(position, journal))
+        jobs = list_again(self.store_path / "index", lambda: self._index_jobs(position, journal))
         jobs += [job for path in LATE_TABLES if (job := self._content_job(path)) is not None]
-        jobs += timer_jobs(self.store_path, target)
+        timer_log = self.store_path / TIMER_DIRECTORY
+        jobs += list_again(timer_log, lambda: timer_jobs(self.store_path, target, journal.finished))
         jobs += self._queue_jobs(position)
         jobs += self._log_jobs(position, journal)
         return jobs
@@ -173,16 +176,17 @@ class RunningBroker:
         yield from index_jobs(self.store_path, slots, items, self._log, position.end)
 
     def _queue_jobs(self, position: Position) -> Iterator[FileJob]:
-        assert self._log is not None
+        log = self._log
+        assert log is not None
         for directory in queue_directories(self.store_path):
             self.check()
-            try:
-                yield from queue_jobs(self.store_path, directory, self._log, position.begin, position.end)
-            except FileNotFoundError:
-                if directory.exists():  # retention took its oldest file before there was a lease
-                    yield from queue_jobs(self.store_path, directory, self._log, position.begin, position.end)
-                else:
-                    self._gone.add(directory.parent.name)
+
+            def jobs(directory: Path = directory) -> Iterator[FileJob]:
+                return queue_jobs(self.store_path, directory, log, position.begin, position.end)
+
+            yield from list_again(directory, jobs)
+            if not directory.exists():
+                self._gone.add(directory.parent.name)
 
     def _log_jobs(self, position: Position, journal: Journal) -> Iterator[FileJob]:
         assert self._log is not None
@@ -190,14 +194,18 @@ class RunningBroker:
         for base in range(position.begin, position.end, size) if size else ():
             origin = self._log.files.get(base)
             path = f"commitlog/{base:020d}"
-            if origin is None:
+            try:
+                mtime_ms = origin.stat().st_mtime_ns // 1_000_000 if origin is not None else None
+            except FileNotFoundError:
+                mtime_ms = None
+            if mtime_ms is None:
                 if path in journal.finished:
                     continue
-                raise DumpError(
+                raise DumpRefusedError(
                     f"{self.store_path}/{path} is gone: retention removed it; remove the target and begin again"
                 )
             written = min(size, position.end - base)
-            yield FileJob(path, size, written, origin.stat().st_mtime_ns // 1_000_000, cost=written, origin=origin)
+            yield FileJob(path, size, written, mtime_ms, cost=written, origin=origin)
 
     def is_gone(self, job: FileJob) -> bool:
         """A queue of a topic that was removed, or an oldest file that retention took before there was a lease."""
@@ -235,6 +243,22 @@ class RunningBroker:
         """Whether a queue of *topic* still has files: then only its oldest have gone, by retention."""
         directory = self.store_path / "consumequeue" / topic
         return directory.is_dir() and any(named_files(queue, OFFSET_NAME) for queue in directory.iterdir())
+
+
+def list_again(directory: Path, make: Callable[[], Iterator[FileJob]]) -> list[FileJob]:
+    """What *make* finds in *directory*; all of it anew when a file goes while it looks.
+
+    Before there was a lease retention may have begun to take the oldest files, and on a full disk it does so later.
+
+    Raises:
+        DumpError: files go all the time.
+    """
+    for _ in range(LIST_TRIES):
+        try:
+            return list(make())
+        except FileNotFoundError:
+            continue
+    raise DumpError(f"{directory}: files are removed faster than they are listed; repeat the command to continue")
 
 
 def bytes_job(path: str, data: bytes, mtime_ms: int) -> FileJob:

@@ -8,7 +8,8 @@ there and copying the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,12 @@ def take_dump(
     *rate* bounds the bytes copied per second. On return the dump is whole and on stable storage.
 
     Raises:
-        DumpRefusedError: nothing was copied; the text says why and what to do.
+        DumpRefusedError: no message was copied; the text says why and what to do.
         DumpError: it was begun and could not be ended; the same call continues it, unless the text says otherwise.
-        OSError: the target cannot be written, or the source not read.
+        OSError: it was begun, and the target cannot be written, or the source not read.
     """
-    origin = open_origin(source, lease_ms=lease_ms, tls=tls)
+    with refusing(source):
+        origin = open_origin(source, lease_ms=lease_ms, tls=tls)
     try:
         check_apart(origin.store_path, target)
         head = {
@@ -102,7 +104,8 @@ def take_dump(
             "kind": origin.kind,
             "begunMs": SystemClock().now_ms(),
         }
-        notes = open_target(target, head)
+        with refusing(str(target)):
+            notes = open_target(target, head)
         if isinstance(notes, Manifest):
             return DumpResult(target, notes, already=True)
         try:
@@ -111,6 +114,19 @@ def take_dump(
             notes.close()
     finally:
         origin.close()
+
+
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """What the system refuses of *what* before anything was begun is a refusal, which the same call does not mend.
+
+    Raises:
+        DumpRefusedError: an OSError, in words.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DumpRefusedError(f"{error.filename or what}: {error.strerror or error}; nothing was copied") from error
 
 
 class Taking:
@@ -129,11 +145,11 @@ class Taking:
         position = self._position()
         jobs = self._origin.jobs(position, self._journal, self._target)
         self._check_space(jobs, position)
+        self._check_left({job.path for job in jobs})
         self._report.begin(self._origin.name, len(jobs), sum(max(job.written, 0) for job in jobs))
         for job in jobs:
             self._origin.check()
             self._run_one(job)
-        self._check_left({job.path for job in jobs})
         for job in self._origin.last_jobs(position, self._journal, self._target):
             self._copier.run(job)
         self._origin.finish()
@@ -179,8 +195,8 @@ class Taking:
             (self._target / job.path).unlink(missing_ok=True)
             if not self._origin.is_gone(job):
                 raise DumpError(
-                    f"{job.path} was removed from {self._origin.store_path} while it was copied (a disk that is too "
-                    "full comes before a dump); remove the target and begin again"
+                    f"{job.path} was removed from {self._origin.store_path} before it was copied (a disk that is too "
+                    "full comes before a dump); make room there, then remove the target and begin again"
                 ) from error
 
     def _check_left(self, paths: set[str]) -> None:

@@ -66,7 +66,7 @@ class DumpAdmin:
         """A lease, from now on; then every table on disk as it is now."""
         broker = self._broker
         lease_ms = self._lease_ms(request.command)
-        lease = broker.dumps.begin(lease_ms)
+        lease = broker.dumps.begin(lease_ms, int(broker.store.watermarks()["min"]))
         if lease is None:
             raise RemotingError(ResponseCode.SYSTEM_BUSY, "too many dumps are being taken; wait for one to end")
         complete = False
@@ -146,13 +146,21 @@ class DumpAdmin:
         Raises:
             RemotingError: it is not in force.
         """
-        lease_ms = self._lease_ms(command)
-        if not self._broker.dumps.renew(text_field(command, "lease"), lease_ms):
-            raise RemotingError(
-                ResponseCode.ILLEGAL_OPERATION,
-                "the lease has expired, files may have been removed since; begin gives another",
-            )
+        lease, lease_ms = text_field(command, "lease"), self._lease_ms(command)
+        if not self._broker.dumps.renew(lease, lease_ms):
+            raise RemotingError(ResponseCode.ILLEGAL_OPERATION, self._why_not(lease))
         return lease_ms
+
+    def _why_not(self, lease: str) -> str:
+        """Why *lease* is not in force, and the way out."""
+        broker = self._broker
+        if broker.dumps.was_too_old(lease):
+            return (
+                "the lease has ended because it is older than dumpLeaseMaxAgeHours "
+                f"({broker.config.dump_lease_max_age_hours}) allows, files may have been removed since; for dumps that "
+                "take longer raise that setting of the broker"
+            )
+        return "the lease has expired, files may have been removed since; begin gives another"
 
     @staticmethod
     def _lease_ms(command: Command) -> int:
