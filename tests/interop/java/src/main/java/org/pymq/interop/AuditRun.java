@@ -164,18 +164,23 @@ public final class AuditRun {
         }
     }
 
+    /** Each transaction is decided once, however late the broker hears of it: a second commit would be a second message. */
     private void transactions() throws Exception {
+        Set<String> open = ConcurrentHashMap.newKeySet();
         TransactionMQProducer producer = configured(new TransactionMQProducer("audit-transactions"), "transactions");
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                if (argument == LocalTransactionState.UNKNOW && "asked".equals(message.getTags())) {
+                    open.add(message.getKeys());
+                }
                 return (LocalTransactionState) argument;
             }
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return "undecided".equals(message.getTags()) ? LocalTransactionState.UNKNOW
-                    : LocalTransactionState.COMMIT_MESSAGE;
+                return open.remove(message.getKeys()) ? LocalTransactionState.COMMIT_MESSAGE
+                    : LocalTransactionState.UNKNOW;
             }
         });
         producer.start();
