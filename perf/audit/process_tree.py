@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-SAMPLE_S = 0.5
+SAMPLE_S = 2.0  # a look at all pages of a large process is not free
 ORPHANS_S = 30.0  # a virtual machine whose driver has gone ends by itself, in less
 PR_SET_CHILD_SUBREAPER = 36
 COUNTED = ("Pss_Anon:", "Pss_Shmem:")  # what is theirs alone; the page cache would be there without them
