@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from spark_jobs.tables import Tables
 
 METRICS_KEPT_MAX = 20_000  # of one check, for the page; the Parquet file has them all
+CHECKS_AT_ONCE = 2
 ERROR_LINE_MAX = 400
 EXIT_INTERRUPTED = 130
 SCAN_TITLE = "everything is read once"
@@ -71,7 +73,10 @@ def run_audits(
     output: Output | None = None,
     on_error: Callable[[Exception], None] | None = None,
 ) -> list[Outcome]:
-    """Run *audits* one after the other; each ends as an outcome, whatever happens in it.
+    """Run *audits*, some at once; each ends as an outcome, whatever happens in it. Outcomes are in the order given.
+
+    Putting a check together takes a single thread of the driver about as long as the jobs of it take the executors, so
+    two at once keep both busy.
 
     Args:
         missing: checks that are listed and not run, with what they lack.
@@ -86,17 +91,23 @@ def run_audits(
         progress.step("scan", SCAN_TITLE)
         scan_error = trouble_of(partial(read_once, tables), on_error)
         progress.passed("scan", SCAN_TITLE, time.monotonic() - begun)
-    for audit in audits:
-        if audit.name in lacking:
-            outcomes.append(Outcome(audit, missing=lacking[audit.name]))
-            continue
-        progress.step(audit.name, audit.title)
-        if scan_error is not None and "scan" in audit.tables:
-            outcome = Outcome(audit, error=scan_error)
-        else:
-            outcome = run_audit(describe(tables, f"{audit.name} {audit.title}"), audit, output, on_error)
-        progress.done(outcome)
-        outcomes.append(outcome)
+    pool = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="check")
+    try:
+        running = {
+            audit.name: pool.submit(run_audit, tables, audit, output, on_error)
+            for audit in audits
+            if audit.name not in lacking and (scan_error is None or "scan" not in audit.tables)
+        }
+        for audit in audits:
+            if audit.name in lacking:
+                outcomes.append(Outcome(audit, missing=lacking[audit.name]))
+                continue
+            progress.step(audit.name, audit.title)
+            outcome = running[audit.name].result() if audit.name in running else Outcome(audit, error=scan_error)
+            progress.done(outcome)
+            outcomes.append(outcome)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return outcomes
 
 
@@ -109,6 +120,7 @@ def run_audit(
     tables: Tables, audit: Audit, output: Output | None, on_error: Callable[[Exception], None] | None
 ) -> Outcome:
     """One check, timed."""
+    describe(tables, f"{audit.name} {audit.title}")
     begun = time.monotonic()
     found: tuple[tuple[Finding, ...], int] = ((), 0)
     metrics: tuple[Metric, ...] = ()

@@ -7,10 +7,11 @@ to findings; the one thing kept is the scan, which a dozen checks share and nobo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,8 @@ from pyspark.sql.types import StructType
 from spark_jobs.rocketmq_store.schema import arrow_schema, spark_schema
 
 FORMAT = "rocketmq_store"
+
+T = TypeVar("T")
 
 
 class ByteRange(NamedTuple):
@@ -49,6 +52,15 @@ class Tables:
     options: dict[str, str] = field(default_factory=dict)
     relation: str = "auto"
     memo: dict[str, Any] = field(default_factory=dict, repr=False)  # what several checks work out from these tables
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)  # of the memo: checks run side by side
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What *make* makes, made once for these tables: the first check that asks makes it, others wait for it."""
+        with self.lock:
+            if name not in self.memo:
+                self.memo[name] = make()
+            made: T = self.memo[name]
+            return made
 
     def table(self, name: str, *, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
         """A table of `rocketmq_store.schema`, every store of it; with *columns* only those are carried to Spark."""

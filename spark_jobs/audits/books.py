@@ -179,22 +179,16 @@ class Books:
         ).cache()
         self.buckets = disagreeing(tables.kind("records"), units, self.stores, self.states).cache()
         self.is_empty = self.buckets.isEmpty()
-        self._places: DataFrame | None = None
 
     @property
     def places(self) -> DataFrame:
         """See `places`."""
-        if self._places is None:
-            self._places = places(self.tables, self.buckets).cache()
-        return self._places
+        return self.tables.once("places", lambda: places(self.tables, self.buckets).cache())
 
 
 def books(tables: Tables) -> Books:
     """The books of *tables*."""
-    if "books" not in tables.memo:
-        tables.memo["books"] = Books(tables)
-    known: Books = tables.memo["books"]
-    return known
+    return tables.once("books", lambda: Books(tables))
 
 
 def runs(frame: DataFrame, reason: Column) -> DataFrame:

@@ -116,14 +116,15 @@ class Facts:
 
 def facts(tables: Tables) -> dict[str, Facts]:
     """The facts of every store, by name; worked out once."""
-    if "facts" not in tables.memo:
+
+    def make() -> dict[str, Facts]:
         measured = {row.store: row for row in measure(tables.kind("range", "damage", "units")).collect()}
-        tables.memo["facts"] = {
+        return {
             page.store: facts_of(page.asDict(), measured.get(page.store))
             for page in small(tables, "checkpoint").collect()
         }
-    known: dict[str, Facts] = tables.memo["facts"]
-    return known
+
+    return tables.once("facts", make)
 
 
 def measure(scan: DataFrame) -> DataFrame:
@@ -173,18 +174,16 @@ def facts_of(page: Mapping[str, Any], measured: Row | None) -> Facts:
 
 def facts_frame(tables: Tables) -> DataFrame:
     """What joins need of them, a row a store."""
-    if "facts_frame" not in tables.memo:
-        rows = [one.row() for one in facts(tables).values()]
-        tables.memo["facts_frame"] = tables.spark.createDataFrame(rows, FRAME)
-    frame: DataFrame = tables.memo["facts_frame"]
-    return frame
+    return tables.once(
+        "facts_frame", lambda: tables.spark.createDataFrame([one.row() for one in facts(tables).values()], FRAME)
+    )
 
 
 def small(tables: Tables, name: str) -> DataFrame:
     """A table of the broker's small files, read once: each look at such a table starts processes anew otherwise."""
-    key = f"small {name}"
-    if key not in tables.memo:
+
+    def make() -> DataFrame:
         frame = tables.table(name)
-        tables.memo[key] = tables.spark.createDataFrame(frame.collect(), frame.schema)
-    known: DataFrame = tables.memo[key]
-    return known
+        return tables.spark.createDataFrame(frame.collect(), frame.schema)
+
+    return tables.once(f"small {name}", make)

@@ -32,11 +32,12 @@ def lines_of(tables: Tables, kinds: Sequence[str]) -> DataFrame:
 
 def records_of(tables: Tables) -> DataFrame:
     """The records that lines may speak of: of their topics, and of those in which messages wait."""
-    known = tables.memo.get("ledger_topics")
-    if known is None:
+
+    def topics() -> str:
         rows = lines_of(tables, ("A", "R", "C")).select("topic").distinct().collect()
-        known = tables.memo["ledger_topics"] = meaning.text({*(row.topic for row in rows), *meaning.INNER_TOPICS})
-    records = tables.table("commitlog", columns=COLUMNS, topics=known)
+        return meaning.text({*(row.topic for row in rows), *meaning.INNER_TOPICS})
+
+    records = tables.table("commitlog", columns=COLUMNS, topics=tables.once("ledger_topics", topics))
     return records.where(F.col("status").isin("ok", "bad_crc", "bad_record_crc"))
 
 

@@ -103,10 +103,7 @@ FIELDS = (
 
 def kept(tables: Tables, name: str, make: Callable[[], DataFrame]) -> DataFrame:
     """What *make* makes, made once for these tables and kept until the run is over."""
-    if name not in tables.memo:
-        tables.memo[name] = make().persist(StorageLevel.MEMORY_AND_DISK)
-    frame: DataFrame = tables.memo[name]
-    return frame
+    return tables.once(name, lambda: make().persist(StorageLevel.MEMORY_AND_DISK))
 
 
 def marked(tables: Tables) -> DataFrame:
@@ -152,15 +149,16 @@ def table(tables: Tables, name: str) -> DataFrame:
 
 def moments(tables: Tables) -> DataFrame:
     """One row a store, as MOMENTS says; worked out once."""
-    if "moments" not in tables.memo:
+
+    def make() -> DataFrame:
         since = runs_of((row.store, row.bucket) for row in minutes(tables))
         rows = [
             (name, one.log_begin, one.stated_end, one.abort, one.dump, one.last_store_timestamp, since.get(name))
             for name, one in facts(tables).items()
         ]
-        tables.memo["moments"] = tables.spark.createDataFrame(rows, MOMENTS)
-    frame: DataFrame = tables.memo["moments"]
-    return frame
+        return tables.spark.createDataFrame(rows, MOMENTS)
+
+    return tables.once("moments", make)
 
 
 def minutes(tables: Tables) -> list[Row]:

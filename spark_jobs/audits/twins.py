@@ -86,13 +86,14 @@ def twins(tables: Tables, couples: Iterable[Pair]) -> list[Twins]:
     wanted = list(couples)
     if not wanted or tables.against is None:
         return []
-    if "twins" not in tables.memo:
+    against = tables.against
+
+    def make() -> dict[Pair, Twins]:
         compared = differing_leaves(tables, wanted)
-        own, others = facts(tables), facts(tables.against)
-        tables.memo["twins"] = {
-            pair: judge(pair, own[pair.store], others[pair.other], compared.get(pair.store, [])) for pair in wanted
-        }
-    known: dict[Pair, Twins] = tables.memo["twins"]
+        own, others = facts(tables), facts(against)
+        return {pair: judge(pair, own[pair.store], others[pair.other], compared.get(pair.store, [])) for pair in wanted}
+
+    known = tables.once("twins", make)
     return [known[pair] for pair in wanted]
 
 

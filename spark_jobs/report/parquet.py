@@ -6,6 +6,7 @@ file system that executors share with it. A file appears under its name only whe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -51,19 +52,24 @@ class RowsFile:
         """It will be called *path* once it is closed without an error."""
         self.path, self.rows = path, 0
         self._schema = schema
+        self._lock = threading.Lock()
         self._partial = path.with_name(path.name + ".partial")
         self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
 
     def write(self, rows: Iterable[Row]) -> int:
-        """Append *rows*; returns how many they were. Never more than a batch of them in memory."""
+        """Append *rows*; returns how many they were. Never more than a batch of them in memory.
+
+        Checks run side by side; the rows of one call stay together.
+        """
         count = 0
-        for batch in batches(rows):
-            columns = [
-                pa.array([row[index] for row in batch], type=field.type) for index, field in enumerate(self._schema)
-            ]
-            self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
-            count += len(batch)
-        self.rows += count
+        with self._lock:
+            for batch in batches(rows):
+                columns = [
+                    pa.array([row[index] for row in batch], type=field.type) for index, field in enumerate(self._schema)
+                ]
+                self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+                count += len(batch)
+            self.rows += count
         return count
 
     def __enter__(self) -> Self:
