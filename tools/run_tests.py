@@ -1,4 +1,4 @@
-"""Run the tests in processes side by side: those that meet other people's programs, in two groups, and all others.
+"""Run the tests in processes side by side: those that meet other people's programs, in two groups, C's, and all others.
 
 The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
 time. Spark's come last and alone: they want all processors, and beside them the others would wait for theirs. Output
@@ -20,8 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 INTEROP = "tests/interop"
 # Programs that go on for the whole run; the others of INTEROP start one a test.
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
+NATIVE = "tests/test_native_programs.py"
 SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
+SLOWEST = "--durations=10"
 NO_TESTS = 5  # pytest's status for nothing collected
 
 
@@ -59,8 +61,9 @@ def groups() -> tuple[dict[str, list[str]], list[str], list[str]]:
     apart = {
         f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
         f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in CLIENTS)],
+        "the tests in C": [NATIVE],
     }
-    return apart, ["tests", f"--ignore={INTEROP}", f"--ignore={SPARK}"], [SPARK]
+    return apart, ["tests", *(f"--ignore={path}" for path in (INTEROP, NATIVE, SPARK))], [SPARK]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,8 +71,9 @@ def main(arguments: Sequence[str]) -> int:
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
     apart, others, last = groups()
-    commands = {name: pytest_command(*words) for name, words in apart.items()}
-    statuses = [run_side_by_side(commands, pytest_command(*others)), run_side_by_side({}, pytest_command(*last))]
+    commands = {name: pytest_command(SLOWEST, *words) for name, words in apart.items()}
+    statuses = [run_side_by_side(commands, pytest_command(SLOWEST, *others))]
+    statuses.append(run_side_by_side({}, pytest_command(SLOWEST, *last)))
     return next((status for status in statuses if status != 0), 0)
 
 

@@ -23,7 +23,7 @@ from tests.broker.sides import until
 from tests.broker.test_admin import create_topic
 from tests.broker.test_dump import address_of, ask, fill_and_age, make_config
 from tests.broker.wire import Wire, send_fields
-from tests.store.dumps import ROOT, dump_json
+from tests.store.dumps import ROOT, dump_json, heeding_interrupts
 
 
 @pytest.fixture
@@ -84,7 +84,8 @@ def test_a_dumper_that_gets_ctrl_c_gives_its_lease_back(broker, wire, tmp_path):
         wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 50_000)
     command = [sys.executable, "-m", "pymq.store.dump", "--quiet", "--rate", "0.05", "--lease", "600"]
     target = tmp_path / "dump"
-    with subprocess.Popen([*command, address_of(broker), str(target)], cwd=ROOT, stderr=subprocess.PIPE) as dumper:
+    command += [address_of(broker), str(target)]
+    with heeding_interrupts(), subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as dumper:
         # Once it copies: Python may drop an interrupt that meets it while it imports.
         until(lambda: any(path.stat().st_blocks for path in (target / "commitlog").glob("*")))
         assert broker.dumps.held()

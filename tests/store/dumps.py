@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pymq
@@ -56,6 +59,16 @@ def files_of(path: Path) -> dict[str, bytes]:
         for file in sorted(path.rglob("*"))
         if file.is_file() and str(file.relative_to(path)) not in beside
     }
+
+
+@contextmanager
+def heeding_interrupts() -> Iterator[None]:
+    """What is started within heeds Ctrl-C, also when a shell runs the tests in the background and has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_dump(*arguments: object, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.store.dumps import ROOT, make_store, run_dump
+from tests.store.dumps import ROOT, heeding_interrupts, make_store, run_dump
 
 SMALL = 5_000  # bytes: room for notes, not for a log file
 CONTINUES = "; the same command continues the dump\n"
@@ -137,7 +137,8 @@ def test_2_is_a_dump_that_cannot_be_continued_or_verified(store, tmp_path):
 def test_ctrl_c_is_1_and_other_signals_are_the_system_s(store, tmp_path, number, code):
     """Goal: what a shell sees. Method: signals to a dumper that copies slowly; then the same command."""
     command = [sys.executable, "-m", "pymq.store.dump", "--quiet", "--rate", "0.001"]
-    with subprocess.Popen([*command, store, tmp_path / "dump"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as dumper:
+    command += [store, tmp_path / "dump"]
+    with heeding_interrupts(), subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as dumper:
         end_s = time.monotonic() + 60
         while not list((tmp_path / "dump").rglob("0*")):
             assert time.monotonic() < end_s
