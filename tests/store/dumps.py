@@ -63,7 +63,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 @contextmanager
 def heeding_interrupts() -> Iterator[None]:
-    """What is started within heeds Ctrl-C, also when a shell runs the tests in the background and has them ignore it."""
+    """What is started within heeds Ctrl-C, also when a shell runs the tests in the background, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
