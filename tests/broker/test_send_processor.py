@@ -319,6 +319,15 @@ def test_damaged_batches_are_refused_whole(broker, wire):
     assert send(wire, "Damaged").fields["queueOffset"] == "1"
 
 
+def test_a_batch_without_a_flag_is_refused_as_a_single_send_is(broker, wire):
+    """Compat: Apache stores neither."""
+    for code, body in ((RequestCode.SEND_BATCH_MESSAGE, batch_of(b"one")), (RequestCode.SEND_MESSAGE_V2, b"one")):
+        fields = {name: value for name, value in send_fields("Flagless").items() if name != "h"}
+        batch = {"m": "true"} if code == RequestCode.SEND_BATCH_MESSAGE else {}
+        answer = wire.wait(wire.post(Command(code, fields | batch, body)))
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the custom field <flag> is null")
+
+
 def test_retry_topics_take_what_comes_back_and_give_up_in_the_end(broker, wire):
     """After its maximum of deliveries a message goes to the dead letters."""
     retry, dead = "%RETRY%givers", "%DLQ%givers"

@@ -259,6 +259,7 @@ class SendProcessor:
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
             )
         sys_flag = self._sys_flag(header, topic)
+        needed(header.flag, "flag")  # each message has its own; without the request's a send is refused all the same
         special = sys_flag & (3 << 2 | INNER_BATCH) or integer(properties.get("DELAY"), 0) > 0
         if special or len(request.command.body) > self._broker.config.max_message_size:
             raise self._refusal("PYMQ_ETOOBIG")
