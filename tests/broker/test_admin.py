@@ -40,7 +40,7 @@ def wire(broker):
 
 
 def create_topic(wire, topic, queues=4, **more):
-    """UPDATE_AND_CREATE_TOPIC as mqadmin sends it."""
+    """UPDATE_AND_CREATE_TOPIC as mqadmin sends it, with other fields, and without those that are None."""
     fields = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -52,7 +52,9 @@ def create_topic(wire, topic, queues=4, **more):
         "order": "false",
         "attributes": "",
     }
-    return wire.call(RequestCode.UPDATE_AND_CREATE_TOPIC, fields | more)
+    fields |= more
+    asked = {name: value for name, value in fields.items() if value is not None}
+    return wire.call(RequestCode.UPDATE_AND_CREATE_TOPIC, asked)
 
 
 def send(wire, topic, count, queue_id=0, properties=""):
@@ -97,6 +99,7 @@ def test_a_created_topic_is_configured_routed_and_can_be_sent_to(broker, wire):
         ("bad7", {"perm": "2147483648"}, ResponseCode.SYSTEM_ERROR, "perm"),
         ("bad8", {"perm": "1_0"}, ResponseCode.SYSTEM_ERROR, "perm"),
         ("bad9", {"topicFilterType": "NO_TAG"}, ResponseCode.SYSTEM_ERROR, "[NO_TAG] value invalid"),
+        ("bad10", {"topicFilterType": None}, ResponseCode.SYSTEM_ERROR, "[null] value invalid"),
         ("bad5", {"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER, "-1 queues"),
     ],
 )

@@ -51,6 +51,7 @@ def test_commits_are_kept_also_smaller_ones(side):
 def test_commits_are_refused_in_apache_s_words(side):
     """Commits are refused in apache's words."""
     assert commit(side, 1, consumerGroup="no_such_group") == (26, "Group no_such_group not exist!")
+    assert commit(side, 1, consumerGroup="") == (26, "Group  not exist!")
     assert commit(side, 1, topic="NoSuchTopic") == (17, "Topic NoSuchTopic not exist!")
     assert commit(side, "x") == (29, f"Offset is null, topic is {side.topic}")
     assert commit(side, 1, queueId="99999999999") == (29, f"QueueId is null, topic is {side.topic}")

@@ -74,7 +74,8 @@ class OffsetProcessor:
         command = request.command
         group, topic = command.fields.get("consumerGroup"), text_field(command, "topic")
         if group is None or self._broker.groups.get(group) is None:
-            return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group or NULL} not exist!", {})
+            called = NULL if group is None else group
+            return command.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {called} not exist!", {})
         if self._broker.topics.get(topic) is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
         # Compat: a number that is none counts as absent here.

@@ -11,7 +11,7 @@ from pymq.broker import names
 from pymq.broker.data_version import plain_json
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
-from pymq.broker.topic_config import FILTER_TYPES, SINGLE_TAG, TopicConfig
+from pymq.broker.topic_config import FILTER_TYPES, TopicConfig
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Compat: 5.5.0 answers a created topic with this remark and SUCCESS, because nobody takes the remark out.
 UNSET_REMARK = "not set any response code"
 MIXED = "MIXED"
+NULL = "null"  # as Java writes what is not there
 REMOVE_TIMEOUT_MS = 10_000
 
 log = logging.getLogger("pymq.broker")
@@ -51,7 +52,7 @@ class TopicAdmin:
         """Create or change one topic."""
         command = request.command
         topic = text_field(command, "topic")
-        filter_type = command.fields.get("topicFilterType", SINGLE_TAG)
+        filter_type = command.fields.get("topicFilterType", NULL)
         if filter_type not in FILTER_TYPES:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{filter_type}] value invalid")
         config = TopicConfig(
