@@ -15,7 +15,6 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -24,10 +23,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.audit import main
 from tests.broker.wire import ROOT, BrokerProcess
 from tests.golden.golden_layout import STORE as GOLDEN
-from tests.spark_jobs.faults.patch import PatchedStore, Placed, copy_store
+from tests.spark_jobs.faults.patch import copy_store
 from tests.spark_jobs.stores.client import Client
 from tests.spark_jobs.stores.runs import broker, stop
 from tests.spark_jobs.stores.story import Story
+from tests.spark_jobs.verdicts import assert_clean, assert_found, flipped
 
 KILLS = 2
 STORM_S = 0.8
@@ -124,28 +124,6 @@ def audited(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple
     printed = capsys.readouterr()
     assert printed.out, printed.err
     return code, json.loads(printed.out)
-
-
-def flipped(path: Path, target: Path) -> tuple[Path, Placed]:
-    """A copy of a store with one bit of one body turned, and the record that body belongs to."""
-    store = PatchedStore(copy_store(path, target))
-    one = store.pick(lambda one: one.record.body, Random(6), inner=True)
-    store.flip(one.offset + one.body_at)
-    return target, one
-
-
-def assert_clean(code: int, result: dict[str, Any]) -> None:
-    """Every check that could run ran, and found nothing."""
-    assert result["findings"] == []
-    assert (code, result["verdict"], result["total"]) == (0, "Clean", 0)
-    assert [check for check in result["checks"] if check["error"]] == []
-
-
-def assert_found(code: int, result: dict[str, Any], one: Placed) -> None:
-    """The damage is found by the check of records, at its record."""
-    assert code == 1
-    (finding,) = [finding for finding in result["findings"] if finding["check"] == "A1"]
-    assert (finding["offset"], finding["topic"], finding["queue"]) == (one.offset, one.topic, one.record.queue_id)
 
 
 def test_a_broker_that_was_killed_and_dumped_hot_is_clean(
