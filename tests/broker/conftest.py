@@ -10,6 +10,30 @@ from tests.broker.test_admin import SMALL, create_topic
 from tests.broker.wire import Wire
 
 
+class Disk:
+    """A disk that is as full as the test says."""
+
+    def __init__(self):
+        self.ratio = 0.1
+
+    def __call__(self, path):
+        """How full."""
+        return self.ratio
+
+
+@pytest.fixture
+def disk():
+    """One with room, at first."""
+    return Disk()
+
+
+@pytest.fixture
+def wire(broker):
+    """A connection to the module's own broker."""
+    with Wire(broker.config.listen_port) as connected:
+        yield connected
+
+
 @pytest.fixture(scope="module", params=["native", "python"])
 def plane_broker(request, tmp_path_factory):
     """A broker on each plane."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from dataclasses import dataclass
@@ -16,6 +17,15 @@ from tests.broker.wire import Wire, send_fields
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 COMMIT, SUSPEND, EXPRESSION = 1, 2, 4
 QUEUE_OFFSET_AT = 20  # in a record
+
+
+def age_log(broker):
+    """Write the whole log out, and make its files look as if nothing had been written to them for days."""
+    broker.store.flush()
+    assert broker.store.wait_dispatched(10_000)
+    then = time.time() - 100 * 3600
+    for path in (broker.store_path / "commitlog").iterdir():
+        os.utime(path, (then, then))
 
 
 @dataclass

@@ -32,13 +32,6 @@ def broker(tmp_path_factory):
         yield running
 
 
-@pytest.fixture
-def wire(broker):
-    """Wire."""
-    with Wire(broker.config.listen_port) as connected:
-        yield connected
-
-
 def create_topic(wire, topic, queues=4, **more):
     """UPDATE_AND_CREATE_TOPIC as mqadmin sends it, with other fields, and without those that are None."""
     fields = {

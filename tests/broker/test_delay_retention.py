@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 
 import pytest
 
@@ -12,28 +10,12 @@ import pymq
 from pymq.broker.schedule.guard import DelayGuard, count_below
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.store.retention import AllGuards
-from tests.broker.sides import until
+from tests.broker.sides import age_log, until
 from tests.broker.test_admin import create_topic
 from tests.broker.test_delay import SCHEDULE, arrived, delay
-from tests.broker.wire import Wire, send_fields
+from tests.broker.wire import send_fields
 
 FILES = 4
-
-
-class Disk:
-    """A disk that is as full as we say."""
-
-    ratio = 0.1
-
-    def __call__(self, path):
-        """How full."""
-        return self.ratio
-
-
-@pytest.fixture
-def disk():
-    """Nearly empty, at first."""
-    return Disk()
 
 
 @pytest.fixture
@@ -59,11 +41,10 @@ def broker(tmp_path, disk):
 
 
 @pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        create_topic(connected, "T")
-        yield connected
+def wire(wire):
+    """With a topic to send to."""
+    create_topic(wire, "T")
+    return wire
 
 
 def fill_and_age(broker, wire):
@@ -71,11 +52,7 @@ def fill_and_age(broker, wire):
     for _ in range(FILES * 16):
         answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 1), b"x" * 2000)
         assert answer.code == ResponseCode.SUCCESS
-    broker.store.flush()
-    assert broker.store.wait_dispatched(10_000)
-    then = time.time() - 100 * 3600
-    for path in (broker.store_path / "commitlog").iterdir():
-        os.utime(path, (then, then))
+    age_log(broker)
 
 
 def test_log_files_with_delayed_messages_stay_until_those_are_delivered(broker, wire):

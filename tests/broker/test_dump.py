@@ -23,7 +23,7 @@ from pymq.store.dump import DumpError, DumpRefusedError, load_manifest, take_dum
 from pymq.store.dump.copier import Silent
 from pymq.store.dump.lease import Lease
 from pymq.store.offsets import parse_dialect
-from tests.broker.sides import heartbeat, until
+from tests.broker.sides import age_log, heartbeat, until
 from tests.broker.test_admin import create_topic
 from tests.broker.wire import BrokerProcess, Wire, send_fields
 from tests.store.dumps import dump_json, files_of, read_store
@@ -57,24 +57,17 @@ def make_config(path, **more):
 
 
 @pytest.fixture
-def disk():
-    """How full the disk is, to be changed."""
-    return {"ratio": 0.1}
-
-
-@pytest.fixture
 def broker(tmp_path, disk):
     """A broker of its own for each test."""
-    with pymq.Broker(make_config(tmp_path / "store"), disk_probe=lambda path: disk["ratio"]).running() as running:
+    with pymq.Broker(make_config(tmp_path / "store"), disk_probe=disk).running() as running:
         yield running
 
 
 @pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        create_topic(connected, "T")
-        yield connected
+def wire(wire):
+    """With a topic to send to."""
+    create_topic(wire, "T")
+    return wire
 
 
 def address_of(broker):
@@ -292,11 +285,7 @@ def fill_and_age(broker, wire):
     """Some files of log, all of them old."""
     for _ in range(40):
         wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 1), b"x" * 20_000)
-    broker.store.flush()
-    broker.store.wait_dispatched(10_000)
-    then = time.time() - 100 * 3600
-    for path in (broker.store_path / "commitlog").iterdir():
-        os.utime(path, (then, then))
+    age_log(broker)
     return len(broker.store.log_files())
 
 
@@ -351,7 +340,7 @@ def test_a_disk_that_is_too_full_comes_before_a_dump(broker, wire, disk, tmp_pat
 
     class Filling(Silent):
         def begin(self, what, files, total):
-            disk["ratio"] = 0.99
+            disk.ratio = 0.99
             wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     with pytest.raises(DumpError, match="too full comes before a dump"):

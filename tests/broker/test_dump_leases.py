@@ -22,29 +22,22 @@ from pymq.store.dump.copier import Silent
 from tests.broker.sides import until
 from tests.broker.test_admin import create_topic
 from tests.broker.test_dump import address_of, ask, fill_and_age, make_config
-from tests.broker.wire import Wire, send_fields
+from tests.broker.wire import send_fields
 from tests.store.dumps import ROOT, dump_json, heeding_interrupts
-
-
-@pytest.fixture
-def disk():
-    """How full the disk is, to be changed."""
-    return {"ratio": 0.1}
 
 
 @pytest.fixture
 def broker(tmp_path, disk):
     """A broker of its own for each test."""
-    with pymq.Broker(make_config(tmp_path / "store"), disk_probe=lambda path: disk["ratio"]).running() as running:
+    with pymq.Broker(make_config(tmp_path / "store"), disk_probe=disk).running() as running:
         yield running
 
 
 @pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        create_topic(connected, "T")
-        yield connected
+def wire(wire):
+    """With a topic to send to."""
+    create_topic(wire, "T")
+    return wire
 
 
 # ---- given back ----------------------------------------------------------------------------------------------------
@@ -216,7 +209,7 @@ def test_a_lease_does_not_keep_a_broker_from_taking_messages(broker, wire, disk,
     count = fill_and_age(broker, wire)
     refuse_force(wire)
     assert ask(wire, "begin")[0] == ResponseCode.SUCCESS
-    disk["ratio"] = ratio
+    disk.ratio = ratio
     wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
     assert (len(broker.store.log_files()) < count) == gone
     assert broker.dumps.held()
@@ -237,7 +230,7 @@ def test_under_a_lease_no_more_goes_from_a_full_disk_than_is_needed(broker, wire
     wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)
     assert len(broker.store.log_files()) == count - 2
     monkeypatch.undo()
-    disk["ratio"] = 0.95
+    disk.ratio = 0.95
     for path in (broker.store_path / "commitlog").iterdir():
         os.utime(path)
     wire.call(RequestCode.DELETE_EXPIRED_COMMITLOG)

@@ -34,13 +34,6 @@ def broker(request, tmp_path):
 
 
 @pytest.fixture
-def wire(broker):
-    """Who replies."""
-    with Wire(broker.config.listen_port) as connected:
-        yield connected
-
-
-@pytest.fixture
 def asker(broker):
     """Who asked: a producer that has said so."""
     with Wire(broker.config.listen_port) as connected:

@@ -40,13 +40,6 @@ def broker(request, tmp_path_factory):
         yield running
 
 
-@pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        yield connected
-
-
 def send(wire, topic, body=b"body", queue_id=0, properties="", code=RequestCode.SEND_MESSAGE_V2, **more):
     """One send and its answer."""
     return wire.call(code, send_fields(topic, queue_id, properties, **more), body)

@@ -42,13 +42,6 @@ def broker(tmp_path_factory):
         yield running
 
 
-@pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        yield connected
-
-
 def send(wire, topic, asked, body=b"body", key=KEY, queue_id=0):
     """A message that asks for a time, e.g. `TIMER_DELAY_MS=300`; its answer."""
     properties = "".join(f"{name}\x01{value}\x02" for name, value in asked.items()) + f"UNIQ_KEY\x01{key}\x02"

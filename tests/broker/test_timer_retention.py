@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 
 import pytest
@@ -11,27 +10,12 @@ import pytest
 import pymq
 from pymq.remoting.codes import RequestCode
 from pymq.store.config import StoreConfig
+from tests.broker.sides import age_log
 from tests.broker.test_admin import create_topic
 from tests.broker.test_timer import send, wait_for
-from tests.broker.wire import Wire, send_fields
+from tests.broker.wire import send_fields
 
 FILES = 4
-
-
-class Disk:
-    """A disk that is as full as the test says."""
-
-    def __init__(self):
-        self.ratio = 0.1
-
-    def __call__(self, path):
-        return self.ratio
-
-
-@pytest.fixture
-def disk():
-    """One with room."""
-    return Disk()
 
 
 @pytest.fixture
@@ -59,22 +43,17 @@ def broker(tmp_path, disk):
 
 
 @pytest.fixture
-def wire(broker):
-    """A connection to it."""
-    with Wire(broker.config.listen_port) as connected:
-        create_topic(connected, "T")
-        yield connected
+def wire(wire):
+    """With a topic to send to."""
+    create_topic(wire, "T")
+    return wire
 
 
 def fill_and_age(broker, wire):
     """FILES files of log behind what is there, all of them old."""
     for _ in range(FILES * 10):
         wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T", 1), b"x" * 2000)
-    broker.store.flush()
-    broker.store.wait_dispatched(10_000)
-    then = time.time() - 100 * 3600
-    for path in (broker.store_path / "commitlog").iterdir():
-        os.utime(path, (then, then))
+    age_log(broker)
 
 
 def test_log_files_with_pending_timers_stay(broker, wire):
