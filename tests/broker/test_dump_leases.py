@@ -71,8 +71,9 @@ def test_a_dump_that_is_refused_or_whole_already_leaves_no_lease(broker, wire, t
     assert not broker.dumps.held()
 
 
-def test_a_dumper_that_gets_ctrl_c_gives_its_lease_back(broker, wire, tmp_path):
-    """Goal: the command does so too. Method: SIGINT to a dumper that copies slowly, with the longest lease."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_dumper_that_is_told_to_end_gives_its_lease_back(broker, wire, tmp_path, number):
+    """Goal: the command does so too. Method: a signal to a dumper that copies slowly, with the longest lease."""
     for _ in range(40):
         wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 50_000)
     command = [sys.executable, "-m", "pymq.store.dump", "--quiet", "--rate", "0.05", "--lease", "600"]
@@ -82,7 +83,7 @@ def test_a_dumper_that_gets_ctrl_c_gives_its_lease_back(broker, wire, tmp_path):
         # Once it copies: Python may drop an interrupt that meets it while it imports.
         until(lambda: any(path.stat().st_blocks for path in (target / "commitlog").glob("*")))
         assert broker.dumps.held()
-        dumper.send_signal(signal.SIGINT)
+        dumper.send_signal(number)
         _, said = dumper.communicate(timeout=60)
     assert dumper.returncode == 1
     assert said.decode() == "pymq.store.dump: interrupted; the same command continues it\n"

@@ -133,8 +133,10 @@ def test_2_is_a_dump_that_cannot_be_continued_or_verified(store, tmp_path):
     assert run_dump("--verify", tmp_path).returncode == 2
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
-def test_ctrl_c_is_1_and_other_signals_are_the_system_s(store, tmp_path, number, code):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_told_to_end_it_is_1_and_other_signals_are_the_system_s(store, tmp_path, number, code):
     """Goal: what a shell sees. Method: signals to a dumper that copies slowly; then the same command."""
     command = [sys.executable, "-m", "pymq.store.dump", "--quiet", "--rate", "0.001"]
     command += [store, tmp_path / "dump"]
