@@ -242,8 +242,12 @@ def message_without_unit(timers: Timers, units: DataFrame) -> DataFrame:
         .alias("w")
         .join(timers.delivered.alias("r"), meaning.same("w", "r", (*meaning.IDENTITY, *TARGET)), "left_anti")
     )
+    # A slot is delivered with its own recalls: one that waits for another time reaches no message of this one.
+    in_slot = slot_of(F.col("r.timer_out_ms")) == F.col("w.slot")
     undelivered = delivered.alias("w").join(
-        recalls.alias("r"), (F.col("w.store") == F.col("r.store")) & names, "left_anti"
+        recalls.select("store", "timer_delete_key", "timer_out_ms").alias("r"),
+        (F.col("w.store") == F.col("r.store")) & names & in_slot,
+        "left_anti",
     )
     place = {"topic": F.lit(meaning.TIMER_TOPIC), "queue": "queue_id", "offset": "queue_offset"}
     evidence = F.concat(

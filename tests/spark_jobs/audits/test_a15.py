@@ -103,6 +103,12 @@ CASES = {
     "no_message": ([unit(0), unit(52, previous=0)], [slot(0, 52, 2)], [timer(0)], (TOPIC, None, 52)),
     "no_unit": ([unit(0)], [slot(0, 0, 1)], MESSAGES, (TOPIC, 0, 1)),
     "undelivered": ([], [], [timer(0, 40_000)], (TOPIC, 0, 0)),
+    "recall_for_another_time": (
+        [],
+        [],
+        [timer(0, 40_000), timer(52, 42_000, timer_delete_key="k0")],
+        (TOPIC, 0, 0),
+    ),
     "early": ([], [], [timer(0, 40_000), delivery(0, stored=39_999)], ("T", 0, 0)),
     "before_its_very_time": (
         [],
