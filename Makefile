@@ -12,6 +12,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 EXTRAS := test perf lint
 PYTEST_ARGS ?=
+JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 KILL_RUNS ?= 200
 CRASH_STATES ?= 10000
@@ -93,7 +94,8 @@ interop-exchange: build interop-tools ## stores that change hands between pymq a
 	PYMQ_FULL=1 $(PY) -m pytest tests/interop --ignore=tests/interop/clients --ignore=tests/interop/scenarios \
 		--ignore=tests/interop/differential --ignore=tests/interop/spark --timeout=1800 $(PYTEST_ARGS)
 
-lint: lint-python lint-c ## ruff, mypy --strict, cppcheck, clang's warnings, our own C rules, the tidy test
+lint: ## ruff, mypy --strict, cppcheck, clang's warnings, our own C rules, the tidy test
+	@+$(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync=target lint-python lint-c
 	$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
 
 lint-python: build
@@ -146,15 +148,20 @@ endef
 $(foreach variant,$(NATIVE_VARIANTS),$(eval $(call native_variant,$(variant))))
 .SECONDARY:
 
-.PHONY: native-build
-native-build: $(VENV)/.tools $(NATIVE_PROGRAMS_plain)
+# Compiled by as many processes as there are processors, whatever make itself was told.
+.PHONY: native-build native-programs sanitize-programs
+native-build: $(VENV)/.tools
+	@+$(MAKE) --no-print-directory --jobs=$(JOBS) native-programs
+native-programs: $(NATIVE_PROGRAMS_plain)
+sanitize-programs: $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan)
 
 native-test: native-build ## the C tests, as they are
 	$(PY) tools/run_native.py --variant plain --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_plain)
 
-sanitize: $(VENV)/.tools $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan) ## the C tests under ASan + UBSan and under TSan
-	$(PY) tools/run_native.py --variant asan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_asan)
-	$(PY) tools/run_native.py --variant tsan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_tsan)
+sanitize: $(VENV)/.tools ## the C tests under ASan + UBSan and under TSan
+	@+$(MAKE) --no-print-directory --jobs=$(JOBS) sanitize-programs
+	$(PY) tools/run_native.py --jobs $(JOBS) --variant asan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_asan)
+	$(PY) tools/run_native.py --jobs $(JOBS) --variant tsan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_tsan)
 
 # --- the long ones ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ Switches, read from the environment:
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -27,6 +28,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 INCLUDE_DIRECTORY = "csrc/include"
 CORE_DIRECTORIES = ("csrc/codec", "csrc/store", "csrc/wire", "csrc/remoting", "csrc/serve")
+PROCESSORS = os.cpu_count() or 1
 SANITIZERS = frozenset({"address", "undefined", "thread"})
 
 # -UNDEBUG: Python's own flags carry -DNDEBUG, and the core's assertions are part of its promise.
@@ -86,6 +88,7 @@ def cython_extensions() -> list[Extension]:
         compiler_directives=directives,
         emit_linenums=switch("PYMQ_DEBUG"),
         quiet=True,
+        nthreads=PROCESSORS,
     )
     return modules
 
@@ -99,6 +102,11 @@ class BuildWithCore(build_ext):
     """build_ext that makes the core archive first and links every extension against it."""
 
     core_archive: str = ""
+
+    def finalize_options(self) -> None:
+        """Build several extensions at once."""
+        super().finalize_options()
+        self.parallel = self.parallel or PROCESSORS
 
     def build_extensions(self) -> None:
         """Compile csrc/ under strict flags, then the extensions under ordinary ones."""
@@ -130,20 +138,21 @@ class BuildWithCore(build_ext):
         if switch("PYMQ_WERROR", "0" if (ROOT / "PKG-INFO").exists() else "1"):
             flags.append("-Werror")
         headers = core_headers()
-        objects: list[str] = []
-        changed = self.changed_since_last_build("sources.txt", sources)
-        for source in sources:
-            target = os.path.join(self.build_temp, str(Path(source).with_suffix(".o")))
-            objects.append(target)
-            if self.force or is_older(target, [source, *headers]):
-                self.compiler.compile(
-                    [source], output_dir=self.build_temp, include_dirs=[INCLUDE_DIRECTORY], extra_postargs=flags
-                )
-                changed = True
+        objects = {source: os.path.join(self.build_temp, str(Path(source).with_suffix(".o"))) for source in sources}
+        stale = [source for source in sources if self.force or is_older(objects[source], [source, *headers])]
+        changed = self.changed_since_last_build("sources.txt", sources) or bool(stale)
+
+        def compile_one(source: str) -> None:
+            self.compiler.compile(
+                [source], output_dir=self.build_temp, include_dirs=[INCLUDE_DIRECTORY], extra_postargs=flags
+            )
+
+        with ThreadPoolExecutor(PROCESSORS) as pool:
+            list(pool.map(compile_one, stale))  # the list raises what a compilation raised
         archive = self.compiler.library_filename("pymqcore", output_dir=self.build_temp)
-        if changed or is_older(archive, objects):
+        if changed or is_older(archive, list(objects.values())):
             Path(archive).unlink(missing_ok=True)  # ar adds to what is there: a removed source would live on
-            self.compiler.create_static_lib(objects, "pymqcore", output_dir=self.build_temp)
+            self.compiler.create_static_lib(list(objects.values()), "pymqcore", output_dir=self.build_temp)
         return archive
 
     def changed_since_last_build(self, name: str, words: list[str]) -> bool:

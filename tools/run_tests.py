@@ -1,9 +1,9 @@
-"""Run the tests in processes side by side: those that meet other people's programs, in two groups, C's, and all others.
+"""Run the tests in processes side by side: those that meet other people's programs, in three groups, and all others.
 
-The first mostly wait, for virtual machines to start and for consumers to be rebalanced, so they cost the others little
-time. Spark's come last and alone: they want all processors, and beside them the others would wait for theirs. Output
-of the groups is shown when they have ended, all other as it comes. Usage: run_tests.py [pytest's arguments]; with any
-argument there is one process, and pytest decides.
+The first mostly wait, for virtual machines to start, for consumers to be rebalanced and for delays to be over, so they
+cost the others little time. Spark's and C's come last: Spark wants nearly all processors, and beside it others would
+wait for theirs. Output of groups apart is shown when they have ended, all other as it comes. Usage: run_tests.py
+[pytest's arguments]; with any argument there is one process, and pytest decides.
 """
 
 from __future__ import annotations
@@ -15,16 +15,26 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 INTEROP = "tests/interop"
 # Programs that go on for the whole run; the others of INTEROP start one a test.
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
+# Delays and timers of a minute that outlive a change of brokers: five of them, nearly without work.
+WAITING = tuple(f"{INTEROP}/test_exchange_{name}.py" for name in ("delays", "timers"))
 NATIVE = "tests/test_native_programs.py"
 SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
 SLOWEST = "--durations=10"
 NO_TESTS = 5  # pytest's status for nothing collected
+
+
+class Turn(NamedTuple):
+    """What runs side by side: pytest's arguments for the groups apart, by what they are, and for the others."""
+
+    apart: dict[str, list[str]]
+    others: list[str]
 
 
 def pytest_command(*arguments: str) -> list[str]:
@@ -56,24 +66,25 @@ def run_side_by_side(apart: Mapping[str, Sequence[str]], others: Sequence[str]) 
     return next((status for status in statuses if status not in (0, NO_TESTS)), 0)
 
 
-def groups() -> tuple[dict[str, list[str]], list[str], list[str]]:
-    """Pytest's arguments for the groups apart, by what they are, for the others, and for those that come last."""
-    apart = {
+def groups() -> tuple[Turn, Turn]:
+    """The two turns, one after the other."""
+    first = {
         f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
-        f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in CLIENTS)],
-        "the tests in C": [NATIVE],
+        f"the tests of {', '.join(WAITING)}": [*WAITING],
+        f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in (*CLIENTS, *WAITING))],
     }
-    return apart, ["tests", *(f"--ignore={path}" for path in (INTEROP, NATIVE, SPARK))], [SPARK]
+    others = ["tests", *(f"--ignore={path}" for path in (INTEROP, NATIVE, SPARK))]
+    return Turn(first, others), Turn({"the tests in C": [NATIVE]}, [SPARK])
 
 
 def main(arguments: Sequence[str]) -> int:
     """One process or several."""
     if arguments or not (ROOT / INTEROP).is_dir():
         return subprocess.run(pytest_command(*arguments), cwd=ROOT, check=False).returncode
-    apart, others, last = groups()
-    commands = {name: pytest_command(SLOWEST, *words) for name, words in apart.items()}
-    statuses = [run_side_by_side(commands, pytest_command(SLOWEST, *others))]
-    statuses.append(run_side_by_side({}, pytest_command(SLOWEST, *last)))
+    statuses = []
+    for turn in groups():
+        commands = {name: pytest_command(SLOWEST, *words) for name, words in turn.apart.items()}
+        statuses.append(run_side_by_side(commands, pytest_command(SLOWEST, *turn.others)))
     return next((status for status in statuses if status != 0), 0)
 
 

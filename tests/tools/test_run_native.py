@@ -36,3 +36,19 @@ def test_verdict_follows_status_output_and_time(name: str, tmp_path: Path):
     )
     assert done.returncode == status, done.stdout
     assert text in done.stdout
+
+
+def test_programs_run_as_many_at_once_as_asked_for(tmp_path: Path):
+    """Goal: processors are not left idle. Method: two programs, each of which waits for the other to have begun."""
+    programs = []
+    for mine, other in (("a", "b"), ("b", "a")):
+        program = tmp_path / mine
+        program.write_text(
+            f"#!/bin/sh\n: > {program}.begun\nuntil [ -e {tmp_path / other}.begun ]; do sleep 0.01; done\n"
+        )
+        program.chmod(0o755)
+        programs.append(program)
+    command = [sys.executable, RUNNER, "--variant", "plain", "--timeout-s", "30", "--jobs", "2", *programs]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout
+    assert "2 of 2 programs passed" in done.stdout
