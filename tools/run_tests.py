@@ -23,6 +23,7 @@ INTEROP = "tests/interop"
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
 # Delays and timers of a minute that outlive a change of brokers: five of them, nearly without work.
 WAITING = tuple(f"{INTEROP}/test_exchange_{name}.py" for name in ("delays", "timers"))
+CONTRACT = "tests/contract"  # goes with the waiting ones, which end first
 NATIVE = "tests/test_native_programs.py"
 SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
@@ -70,10 +71,10 @@ def groups() -> tuple[Turn, Turn]:
     """The two turns, one after the other."""
     first = {
         f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
-        f"the tests of {', '.join(WAITING)}": [*WAITING],
+        f"the tests of {', '.join((*WAITING, CONTRACT))}": [*WAITING, CONTRACT],
         f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in (*CLIENTS, *WAITING))],
     }
-    others = ["tests", *(f"--ignore={path}" for path in (INTEROP, NATIVE, SPARK))]
+    others = ["tests", *(f"--ignore={path}" for path in (INTEROP, CONTRACT, NATIVE, SPARK))]
     return Turn(first, others), Turn({"the tests in C": [NATIVE]}, [SPARK])
 
 
