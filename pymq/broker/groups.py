@@ -17,7 +17,7 @@ from pymq.broker import names
 from pymq.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
 from pymq.broker.config_file import ConfigFile
 from pymq.broker.data_version import DataVersion
-from pymq.broker.topic_config import integer
+from pymq.broker.topic_config import NAME_BYTES_MAX, integer
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -110,11 +110,12 @@ class GroupManager:
         """Begin with nothing; see load()."""
         self._broker = broker
         self._table: dict[str, SubscriptionGroup] = {}
+        self._left_out: dict[str, Any] = {}  # what the file says of groups that cannot be served, to be kept there
         self._forbidden: dict[str, dict[str, int]] = {}
         self._others: dict[str, Any] = {}
         self._creating: dict[str, asyncio.Task[None]] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
-        self._file = ConfigFile(broker.config_directory / GROUPS_FILE, self.document, broker.config_executor)
+        self._file = ConfigFile(broker.config_directory / GROUPS_FILE, self._file_document, broker.config_executor)
 
     def load(self) -> None:
         """System groups, then what the file says, which wins.
@@ -127,11 +128,20 @@ class GroupManager:
         document = self._file.load() or {}
         for name, entry in (document.get("subscriptionGroupTable") or {}).items():
             try:
+                if len(name.encode()) > NAME_BYTES_MAX:
+                    raise ValueError(f"its name has more than {NAME_BYTES_MAX} bytes")
                 self._table[name] = SubscriptionGroup.from_json({"groupName": name, **entry})
             except (TypeError, ValueError) as error:
+                self._left_out[name] = entry
                 log.error("group left out path=%s group=%s because=%s", self._file.path, name, error)
         for group, topics in (document.get("forbiddenTable") or {}).items():
-            self._forbidden[group] = {str(topic): int(bits) for topic, bits in topics.items()}
+            try:
+                bits = {str(topic): integer(topics, topic, 0) for topic in topics or ()}
+            except (AttributeError, TypeError, ValueError) as error:
+                log.error("what is forbidden left out path=%s group=%s because=%s", self._file.path, group, error)
+                continue
+            if bits:
+                self._forbidden[group] = bits
         known = {"dataVersion", "forbiddenTable", "subscriptionGroupTable"}
         self._others = {key: value for key, value in document.items() if key not in known}
         self.version = DataVersion.from_json(document.get("dataVersion")) or self.version
@@ -194,6 +204,7 @@ class GroupManager:
     async def delete(self, name: str, *, offsets_too: bool) -> bool:
         """Remove the group; False when there is none."""
         self._forbidden.pop(name, None)
+        self._left_out.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
         self._broker.publisher.remove_group(name, offsets_too=offsets_too)
@@ -239,10 +250,15 @@ class GroupManager:
         return group
 
     def document(self) -> dict[str, Any]:
-        """`subscriptionGroup.json`, which is also what GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers."""
+        """What GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers."""
         return {
             "dataVersion": self.version.to_json(),
             "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
             "subscriptionGroupTable": {name: group.to_json() for name, group in self._table.items()},
             **self._others,
         }
+
+    def _file_document(self) -> dict[str, Any]:
+        """The same with what was left out of it at the start."""
+        document = self.document()
+        return document | {"subscriptionGroupTable": self._left_out | document["subscriptionGroupTable"]}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymq.broker.config_file import ConfigFile
 from pymq.broker.data_version import DataVersion
-from pymq.errors import CorruptFileError
+from pymq.errors import CorruptFileError, StoreError
 from pymq.remoting import json_dialect
 from pymq.store.offsets import BARE_KEY, SEPARATOR, offset_table
 
@@ -40,6 +40,7 @@ class OffsetManager:
         self._writing: Table = {}
         self._loaded: Table = {}
         self._own: Table = {}
+        self._left_out: Table = {}
         self._writing_beside = self._saved_beside
         self._others: dict[str, Any] = {}
         self.version = DataVersion(timestamp_ms=broker.clock.now_ms())
@@ -75,7 +76,20 @@ class OffsetManager:
                         offset,
                         end,
                     )
-                self._broker.serve.offset_commit(group, topic, queue_id, min(offset, end))
+                try:
+                    self._broker.serve.offset_commit(group, topic, queue_id, min(offset, end))
+                except StoreError as error:
+                    # Apache keeps offsets of queues that cannot be; it gets them back as they were.
+                    self._left_out.setdefault((topic, group), {})[queue_id] = offset
+                    log.error(
+                        "offset left out path=%s group=%s topic=%s queue=%d because=%s",
+                        self._file.path,
+                        group,
+                        topic,
+                        queue_id,
+                        error,
+                    )
+                    continue
                 self._loaded.setdefault((topic, group), {})[queue_id] = min(offset, end)
         self._load_beside(document, ends)
         self._saved = self.table()
@@ -91,7 +105,10 @@ class OffsetManager:
         for (topic, group), queues in resets.items():
             for queue_id, offset in queues.items():
                 end = ends.get((topic, queue_id), 0)
-                self._broker.serve.offset_reset(group, topic, queue_id, max(0, min(offset, end)))
+                try:
+                    self._broker.serve.offset_reset(group, topic, queue_id, max(0, min(offset, end)))
+                except StoreError as error:
+                    log.error("reset left out group=%s topic=%s queue=%d because=%s", group, topic, queue_id, error)
         self._broker.new_groups.load(since)
 
     def _beside(self) -> tuple[Table, dict[tuple[str, str], int]]:
@@ -149,14 +166,17 @@ class OffsetManager:
 
     def _document(self) -> dict[str, Any]:
         groups: dict[str, list[str]] = {}
-        for topic, group in self._writing:
+        offsets = {pair: dict(queues) for pair, queues in self._left_out.items()}
+        for pair, queues in self._writing.items():
+            offsets.setdefault(pair, {}).update(queues)
+        for topic, group in offsets:
             groups.setdefault(group, []).append(topic)
         return {
             "dataVersion": self.version.to_json(),
             "groupTopicMap": groups,
             "offsetTable": {
                 f"{topic}{SEPARATOR}{group}": {f"{BARE_KEY}{queue}": offset for queue, offset in sorted(queues.items())}
-                for (topic, group), queues in self._writing.items()
+                for (topic, group), queues in offsets.items()
             },
             **self._others,
             **self._document_beside(),

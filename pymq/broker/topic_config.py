@@ -11,6 +11,8 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 DEFAULT_QUEUES = 16
 SINGLE_TAG = "SINGLE_TAG"
 FILTER_TYPES = (SINGLE_TAG, "MULTI_TAG")
+QUEUES_MAX = 65535  # of a topic, so that each has an id
+NAME_BYTES_MAX = 255  # PYMQ_TABLE_NAME_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,18 @@ class TopicConfig:
     def inherited(self) -> bool:
         """Whether other topics may be made after its image."""
         return bool(self.perm & PERM_INHERIT)
+
+    def problem(self) -> str | None:
+        """Why no broker could serve this topic; None when one can.
+
+        # Differs: 5.5.0 takes negative counts and counts beyond what a queue id holds.
+        """
+        if len(self.topic_name.encode()) > NAME_BYTES_MAX:
+            return f"the topic {self.topic_name} has a name of more than {NAME_BYTES_MAX} bytes"
+        for count in (self.read_queue_nums, self.write_queue_nums):
+            if not 0 <= count <= QUEUES_MAX:
+                return f"the topic {self.topic_name} cannot have {count} queues; 0 to {QUEUES_MAX} can be"
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """As RocketMQ writes it, in its order."""

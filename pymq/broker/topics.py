@@ -18,7 +18,7 @@ from pymq.broker.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from pymq.broker.config_file import ConfigFile
 from pymq.broker.data_version import DataVersion
 from pymq.broker.system_topics import make_system_topics
-from pymq.broker.topic_config import PERM_INHERIT, TopicConfig
+from pymq.broker.topic_config import PERM_INHERIT, QUEUES_MAX, TopicConfig
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -35,6 +35,7 @@ class TopicManager:
         """Begin with nothing; see load()."""
         self._broker = broker
         self._table: dict[str, TopicConfig] = {}
+        self._left_out: dict[str, Any] = {}  # what the file says of topics that cannot be served, to be kept there
         self._coming: dict[str, TopicConfig] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._system: set[str] = set(names.SYSTEM_TOPICS)
@@ -55,8 +56,12 @@ class TopicManager:
         document = self._file.load() or {}
         for name, entry in (document.get("topicConfigTable") or {}).items():
             try:
-                self._table[name] = TopicConfig.from_json({"topicName": name, **entry})
+                config = TopicConfig.from_json({"topicName": name, **entry})
+                if problem := config.problem():
+                    raise ValueError(problem)
+                self._table[name] = config
             except (TypeError, ValueError) as error:
+                self._left_out[name] = entry
                 log.error("topic left out path=%s topic=%s because=%s", self._file.path, name, error)
         self.version = DataVersion.from_json(document.get("dataVersion")) or self.version
 
@@ -132,6 +137,7 @@ class TopicManager:
             OSError: the file could not be written.
         """
         found = await self._settled(topic)
+        queue_nums = max(0, min(queue_nums, QUEUES_MAX))  # a group in a file of Apache's may ask for any number
         if found is not None:
             if found.order == order:
                 return found
@@ -189,6 +195,7 @@ class TopicManager:
         return found
 
     async def _remove_now(self, topic: str) -> None:
+        self._left_out.pop(topic, None)
         if self._table.pop(topic, None) is not None:
             self._broker.publisher.remove_topic(topic, offsets_too=True)
             self.version.advance(self._broker.clock)
@@ -215,7 +222,13 @@ class TopicManager:
         return self._table.get(topic)
 
     async def _bring(self, configs: list[TopicConfig]) -> None:
-        """Make *configs* durable, published and registered, together; a cancelled caller does not stop it."""
+        """Make *configs* durable, published and registered, together; a cancelled caller does not stop it.
+
+        Raises:
+            ValueError: one that cannot be: in the file it would keep the broker from starting.
+        """
+        if problem := next(filter(None, (config.problem() for config in configs)), None):
+            raise ValueError(problem)
         while busy := [self._tasks[config.topic_name] for config in configs if config.topic_name in self._tasks]:
             await asyncio.wait(busy)
         task = asyncio.ensure_future(self._bring_now(configs))
@@ -244,7 +257,10 @@ class TopicManager:
         everything = {**self._table, **self._coming}
         return {
             "dataVersion": self.version.to_json(),
-            "topicConfigTable": {name: config.to_json() for name, config in everything.items()},
+            "topicConfigTable": {
+                **self._left_out,
+                **{name: config.to_json() for name, config in everything.items()},
+            },
         }
 
     def wrapper(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pymq.broker.config_file import ConfigFile
 from pymq.broker.data_version import plain_json
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
+from pymq.broker.topic_config import QUEUES_MAX
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -65,6 +66,9 @@ class GroupAdmin:
             raise RemotingError(ResponseCode.INVALID_PARAMETER, f"the group cannot be read: {error}") from error
         for group in groups:
             problem = names.check_group_name(group.group_name)
+            # Differs: 5.5.0 takes any number, and makes the retry topic with it.
+            if problem is None and not 0 <= group.retry_queue_nums <= QUEUES_MAX:
+                problem = f"retryQueueNums of {group.group_name} is {group.retry_queue_nums}; 0 to {QUEUES_MAX} can be"
             if problem is not None:
                 raise RemotingError(ResponseCode.INVALID_PARAMETER, problem)
         try:

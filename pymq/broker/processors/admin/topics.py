@@ -87,7 +87,8 @@ class TopicAdmin:
             self._check(config.topic_name)
             if not self._broker.config.enable_mixed_message_type and config.attributes.get("+message.type") == MIXED:
                 raise RemotingError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-            check_queues(config)
+            if problem := config.problem():
+                raise RemotingError(ResponseCode.INVALID_PARAMETER, problem)
             if config != self._broker.topics.get(config.topic_name):
                 changed.append(config)
         try:
@@ -209,16 +210,3 @@ def parse_attributes(text: str) -> dict[str, str]:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, "key duplication: " + key)
         found[key] = value
     return found
-
-
-def check_queues(config: TopicConfig) -> None:
-    """Refuse counts that no queue id could have.
-
-    # Differs: 5.5.0 takes negative counts and counts beyond what a queue id holds.
-    """
-    for count in (config.read_queue_nums, config.write_queue_nums):
-        if not 0 <= count <= 65535:
-            raise RemotingError(
-                ResponseCode.INVALID_PARAMETER,
-                f"the topic {config.topic_name} cannot have {count} queues; 0 to 65535 can be",
-            )
