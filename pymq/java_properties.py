@@ -43,10 +43,23 @@ def render(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={properties[key]}\n" for key in sorted(properties))
 
 
+def physical_lines(text: str) -> list[str]:
+    """Lines as Java ends them: a form feed or U+2028 is part of one. Behind a final line end comes an empty one."""
+    return re.split(r"\r\n|\r|\n", text)
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """A file's text and its encoding: UTF-8, or what Java takes every such file for when it is not."""
+    try:
+        return data.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1"), "iso-8859-1"
+
+
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without comments and blanks, each with its first line's number."""
     pending, begin = "", 0
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    for number, line in enumerate(physical_lines(text), 1):
         stripped = line.lstrip(WHITESPACE)
         if not pending and (not stripped or stripped[0] in "#!"):
             continue
@@ -94,4 +107,5 @@ def unescape(text: str, number: int) -> str:
             raise ValueError(f"line {number}: \\u{digits} is no unicode escape; it needs four hexadecimal digits")
         parts.append(chr(int(digits, 16)))
         position += 4
-    return "".join(parts)
+    # Java writes one letter as two escapes where UTF-16 needs two units.
+    return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -19,9 +19,11 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pymq.broker.config import VIP_PORT_DISTANCE
 from pymq.broker.config_source import (
+    KEPT_FILE,
     Given,
     LoadedConfig,
     all_properties,
@@ -93,9 +95,14 @@ def load_config(options: Options, environment: Mapping[str, str]) -> LoadedConfi
     Raises:
         ConfigError: a value or key that cannot be.
     """
-    file = read_config_file(options.config_file) if options.config_file else []
-    given = [*from_environment(environment), *file, *options.given]
-    loaded = build_config(given, config_path=options.config_file)
+    said = from_environment(environment)
+    if options.config_file:
+        file = read_config_file(options.config_file)
+    else:
+        store = Path(build_config([*said, *options.given]).config.resolved().store_path_root_dir)
+        kept = store / "config" / KEPT_FILE
+        file = read_config_file(kept) if kept.exists() else []
+    loaded = build_config([*said, *file, *options.given], config_path=options.config_file)
     loaded.config = loaded.config.resolved()
     return loaded
 

@@ -1,7 +1,8 @@
 """What was said where: file, command line and environment put together into one `BrokerConfig`.
 
-Later words win: defaults, then the environment (NAMESRV_ADDR, ROCKETMQ_HOME), then the file given with `-c`, then the
-command line. Every value remembers where it came from, for `--explain` and for error texts.
+Later words win: defaults, then the environment (NAMESRV_ADDR, ROCKETMQ_HOME), then the file given with `-c` (without
+one, what `updateBrokerConfig` kept in the store), then the command line. Every value remembers where it came from, for
+`--explain` and for error texts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pymq.errors import ConfigError
 from pymq.store.config import ASYNC_FLUSH, CQ_UNIT_SIZE, StoreConfig
 from pymq.store.settings import SettingRow, describe_settings
 
+KEPT_FILE = "broker.properties"  # in the store's config directory: what updateBrokerConfig changed, without -c
 TLS_PREFIX = "tls."
 TLS_FILES = {"tls.server.certPath", "tls.server.keyPath", "tls.server.trustCertPath"}
 SUGGESTION_CUTOFF = 0.75  # below it, suggestions are noise
@@ -73,12 +75,8 @@ def read_config_file(path: str | Path) -> list[Given]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text, _ = java_properties.decode(file.read_bytes())
         return [Given(item.key, item.value.strip(), f"{file}:{item.line}") for item in java_properties.parse(text)]
-    except UnicodeDecodeError:
-        # Java reads properties as ISO-8859-1; a file with other bytes than UTF-8's is taken so.
-        latin = file.read_text(encoding="iso-8859-1")
-        return [Given(item.key, item.value.strip(), f"{file}:{item.line}") for item in java_properties.parse(latin)]
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; give -c a properties file that can be read") from error
     except ValueError as error:

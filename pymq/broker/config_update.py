@@ -1,7 +1,8 @@
 """Changing the configuration of a running broker: what takes effect at once, and what is kept for the next start.
 
 A change is checked like a start's configuration, all of it or nothing. It is kept in the file given with `-c` (or in
-`config/broker.properties` of the store), with the lines of that file that nobody changed left as they are.
+`config/broker.properties` of the store, which a start without `-c` reads), with the lines of that file that nobody
+changed left as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pymq import java_properties
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
+    KEPT_FILE,
     STORE_ROWS,
     Given,
     all_properties,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 ORIGIN = "updateBrokerConfig"
-CONFIG_FILE = "broker.properties"
 FORBIDDEN = {"configBlackList", "brokerConfigPath"}  # BrokerConfig.configBlackList
 
 # Keys that take effect at once; all others wait for the next start.
@@ -39,7 +40,6 @@ LIVE = frozenset(
         "appendTopicForTimerDeleteKey",
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
-        "brokerFastFailureEnable",
         "brokerPermission",
         "channelExpiredTimeout",
         "clearRetryTopicWhenDeleteTopic",
@@ -140,14 +140,16 @@ def keep_changes(broker: Broker, changes: Mapping[str, str]) -> None:
         OSError: it cannot be written.
     """
     given = broker.config.broker_config_path
-    path = Path(given) if given else broker.config_directory / CONFIG_FILE
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    replace_file(path, edit_properties(text, changes).encode("utf-8"))
+    path = Path(given) if given else broker.config_directory / KEPT_FILE
+    text, encoding = java_properties.decode(path.read_bytes()) if path.exists() else ("", "utf-8")
+    replace_file(path, edit_properties(text, changes).encode(encoding))
 
 
 def edit_properties(text: str, changes: Mapping[str, str]) -> str:
     """*text* with the values of *changes* in place of its own; new keys behind it, everything else untouched."""
-    lines = text.splitlines()
+    lines = java_properties.physical_lines(text)
+    if not lines[-1]:
+        lines.pop()
     last = {item.key: item.line - 1 for item in java_properties.parse(text)}
     doomed: set[int] = set()
     for item in java_properties.parse(text):
@@ -171,6 +173,13 @@ def continues(line: str) -> bool:
 
 
 def escape_value(value: str) -> str:
-    """A value that is read back as it is."""
+    """A value that is read back as it is, whatever the file's encoding."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    escaped = "".join(letter if letter.isascii() else unicode_escapes(letter) for letter in escaped)
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def unicode_escapes(letter: str) -> str:
+    r"""\uXXXX, twice for what Java has two characters for."""
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -24,7 +24,8 @@ wins over the file, and the file over `NAMESRV_ADDR` and `ROCKETMQ_HOME`. `--exp
 came from. All {known} keys of RocketMQ 5.5.0 are known: those below and the store's take effect, any other that is set
 to something else than its default is named in a warning, and a key that nobody knows is a warning with a suggestion
 (an error with `strictConfig=true`). *live* keys can be changed while the broker runs (`updateBrokerConfig`); others are
-kept in the file for the next start.
+kept for the next start: in the file, or, without `-c`, in `config/broker.properties` of the store, which is then read
+instead of one. A `pymq.Broker` inside a program has the settings it is given.
 
 | key | default | unit | bounds | |
 |---|---|---|---|---|

@@ -7,7 +7,9 @@ import logging
 import pytest
 
 from pymq import java_properties
-from pymq.broker.config_update import changed_config, edit_properties, keep_changes
+from pymq.broker.cli import load_config, parse_arguments
+from pymq.broker.config_source import read_config_file
+from pymq.broker.config_update import LIVE, changed_config, edit_properties, keep_changes
 from pymq.errors import ConfigError
 from tests.broker.fakes import FakeBroker
 
@@ -73,3 +75,43 @@ def test_changes_are_kept_in_the_file_given_or_in_the_store(broker, tmp_path):
     keep_changes(broker, {"traceOn": "false"})
     assert given.read_text() == "# mine\ntraceOn=false\n"
     assert (tmp_path / "broker.conf.bak").read_text() == "# mine\ntraceOn=true\n"
+
+
+def test_changes_without_a_file_are_read_at_the_next_start(broker, tmp_path):
+    """Goal: what was answered with success holds after a restart. Method: the change, then the command line's loading;
+    the command line and a file given with -c still win."""
+    keep_changes(broker, {"autoCreateTopicEnable": "false", "brokerName": "kept"})
+    store = ["--storePathRootDir", str(tmp_path)]
+    loaded = load_config(parse_arguments([*store, "--brokerName", "said"]), {})
+    assert loaded.config.auto_create_topic_enable is False
+    assert loaded.config.broker_name == "said"
+    assert loaded.origins["autoCreateTopicEnable"].endswith("broker.properties:1")
+    assert loaded.config.bind_address == "127.0.0.1"  # it is no file that somebody gave
+    given = tmp_path / "broker.conf"
+    given.write_text("brokerName=given\n")
+    loaded = load_config(parse_arguments([*store, "-c", str(given)]), {})
+    assert (loaded.config.auto_create_topic_enable, loaded.config.broker_name) == (True, "given")
+
+
+def test_a_file_in_latin_1_can_be_changed(broker, tmp_path):
+    """Goal: what a start reads, a change can edit. Method: a comment of another encoding; then a value with letters
+    that encoding has not."""
+    given = tmp_path / "broker.conf"
+    given.write_bytes("# für alle\nbrokerName=a\n".encode("iso-8859-1"))
+    broker.config = broker.config.replace(broker_config_path=str(given))
+    keep_changes(broker, {"brokerName": "b"})
+    assert given.read_bytes() == "# für alle\nbrokerName=b\n".encode("iso-8859-1")
+    keep_changes(broker, {"brokerClusterName": "集群😀"})
+    assert {item.key: item.value for item in read_config_file(given)}["brokerClusterName"] == "集群😀"
+
+
+@pytest.mark.parametrize("letter", ["\f", "\x85", "\u2028", "\x1c"])
+def test_lines_end_where_java_ends_them(letter):
+    """Goal: the new value takes the old one's place. Method: letters at which only Python ends a line, in a comment."""
+    edited = edit_properties(f"# a{letter}b\ntraceOn=true\nlast=1\n", {"traceOn": "false"})
+    assert edited == f"# a{letter}b\ntraceOn=false\nlast=1\n"
+
+
+def test_what_takes_effect_at_the_next_start_is_not_called_live():
+    """The waits of the lanes are given to the transport when it opens."""
+    assert "brokerFastFailureEnable" not in LIVE
