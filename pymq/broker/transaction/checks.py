@@ -179,9 +179,9 @@ class CheckRounds:
             if step is not Step.WAIT:
                 batch.append((half, step, connection))
             if len(batch) >= READ_COUNT:
-                await self._act(batch)
+                await self._act_on_each(batch)
                 batch = []
-        await self._act(batch)
+        await self._act_on_each(batch)
         return bool(busy)
 
     def _decide(self, half: Half, asked: Counter[int], busy: set[str]) -> tuple[Step, int]:
@@ -231,6 +231,23 @@ class CheckRounds:
         log.warning("no live producer to ask about its transactions group=%s", group)
         return None
 
+    async def _act_on_each(self, batch: list[tuple[Half, Step, int]]) -> None:
+        """Act, and if something fails, act on one after the other: whatever one does, a bug included, all are reached.
+
+        Raises:
+            StoreError, OSError: the store refuses whatever it is given.
+        """
+        (outcome,) = await asyncio.gather(self._act(batch), return_exceptions=True)
+        if isinstance(outcome, StoreError | OSError):
+            raise outcome
+        if outcome is None:
+            return
+        if len(batch) == 1:
+            log.error("half message left to the next round offset=%d", batch[0][0].offset, exc_info=outcome)
+            return
+        for work in batch:
+            await self._act_on_each([work])
+
     async def _act(self, batch: list[tuple[Half, Step, int]]) -> None:
         """Read the records of a batch, then do with each what was decided if it is still pending.
 
@@ -254,11 +271,22 @@ class CheckRounds:
                 pending.append((found, step, connection))
         # From here on nothing else runs until what is put again is known to be.
         try:
-            self._do([work for work in pending if work[0].half.offset in self._service.ledger.waiting])
+            asked = self._do([work for work in pending if self._is_due(*work)])
         finally:
             for found, _, _ in pending:
                 self._service.let_go(found.half)
-        await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*(self._ask(*question) for question in asked), return_exceptions=True)
+        for (found, _, _), outcome in zip(asked, outcomes, strict=True):
+            if outcome is not None:
+                log.error("producer not asked key=%s", found.half.key, exc_info=outcome)
+
+    def _is_due(self, loaded: Loaded, step: Step, connection: int) -> bool:
+        """Whether it is still pending and, if it is to be asked about, whoever is to be asked still there.
+
+        A check counts when it is put down: one that nobody can get any more must not use up its number.
+        """
+        gone = step is Step.CHECK and self._broker.server.peer(connection) is None
+        return not gone and loaded.half.offset in self._service.ledger.waiting
 
     async def _is_pending(self, loaded: Loaded) -> bool:
         """Whether it has not ended; where that cannot be told it waits."""
@@ -286,14 +314,15 @@ class CheckRounds:
             found.append(None if record is None else Loaded(read_half(message) or half, message, record))
         return found
 
-    def _do(self, works: list[tuple[Loaded, Step, int]]) -> None:
-        """What was decided, for half messages that are pending: one call puts all of them again.
+    def _do(self, works: list[tuple[Loaded, Step, int]]) -> list[tuple[Loaded, int, PutResult]]:
+        """What was decided, for half messages that are pending: one call puts all of them again. Whom to ask then.
 
         Raises:
             StoreError: the store refuses whatever it is given; those it has taken are noted.
         """
         if not works:
-            return
+            return []
+        asked: list[tuple[Loaded, int, PutResult]] = []
         items = [
             records.given_up(loaded.half)
             if step is Step.GIVE_UP
@@ -303,7 +332,9 @@ class CheckRounds:
         refused = ""
         for (loaded, step, connection), result in zip(works, self._broker.serve.reput(items), strict=True):
             if not isinstance(result, str):
-                self._done(loaded, step, connection, result)
+                self._done(loaded, step, result)
+                if step is Step.CHECK:
+                    asked.append((loaded, connection, result))
             elif result not in ITS_OWN:
                 refused = result
             elif step is Step.GIVE_UP or result in UNREADABLE:
@@ -315,9 +346,10 @@ class CheckRounds:
                 self._service.ledger.waiting[loaded.half.offset] = loaded.half._replace(queue_id=NO_QUEUE)
         if refused:
             raise records.refusal(refused, "putting half messages again")
+        return asked
 
-    def _done(self, loaded: Loaded, step: Step, connection: int, place: PutResult) -> None:
-        """Note what was put again, and ask."""
+    def _done(self, loaded: Loaded, step: Step, place: PutResult) -> None:
+        """Note what was put again."""
         half, service = loaded.half, self._service
         if step is Step.GIVE_UP:
             service.ended(half, End.GIVEN_UP)
@@ -330,8 +362,11 @@ class CheckRounds:
         service.ledger.moved(half.offset, half.origin, place.queue_offset)
         if step is Step.RENEW:
             service.counts["renewed"] += 1
-            return
-        marks = records.marks_of(half, checks_after(half, step))
+
+    async def _ask(self, loaded: Loaded, connection: int, place: PutResult) -> None:
+        """Ask the producer at *connection* about the copy at *place*."""
+        half, service = loaded.half, self._service
+        marks = records.marks_of(half, checks_after(half, Step.CHECK))
         properties = records.edit(loaded.message.raw_properties, frozenset(), marks)
         command = records.check_command(self._broker, half, loaded.record, place, properties)
         if self._broker.server.push(connection, command):

@@ -113,16 +113,22 @@ class TransactionService:
             config = self._broker.config
             until_s = min(config.transaction_op_batch_interval / 1000, max(0.0, next_round_s - clock.monotonic_s()))
             await self._wait(until_s)
-            try:
-                self.settle()
-                if clock.monotonic_s() >= next_round_s:
-                    more = await self.checks.run(scan=whole)
-                    whole = not more
-                    delay_s = config.transaction_check_interval / 1000
-                    next_round_s = clock.monotonic_s() + (min(1.0, delay_s) if more else delay_s)
-            except (StoreError, OSError) as error:
-                next_round_s = clock.monotonic_s() + config.transaction_check_interval / 1000
-                log.error("transaction check failed, tried again later error=%s", error)
+            is_round = clock.monotonic_s() >= next_round_s
+            # Whatever it is that failed, a bug included, must not end the checks: transactions would wait for ever.
+            (more,) = await asyncio.gather(self._pass(is_round=is_round, scan=whole), return_exceptions=True)
+            delay_s = config.transaction_check_interval / 1000
+            if isinstance(more, BaseException):
+                next_round_s = clock.monotonic_s() + delay_s
+                known = isinstance(more, StoreError | OSError)
+                log.error("transaction check failed, tried again later error=%s", more, exc_info=not known and more)
+            elif is_round:
+                whole = not more
+                next_round_s = clock.monotonic_s() + (min(1.0, delay_s) if more else delay_s)
+
+    async def _pass(self, *, is_round: bool, scan: bool) -> bool:
+        """Write op messages, and if it is time, go one round; whether that has to go on soon."""
+        self.settle()
+        return is_round and await self.checks.run(scan=scan)
 
     async def _wait(self, seconds: float) -> None:
         """Wait; while reactors end transactions, note them now and then: a heap of them would hold up the loop."""
