@@ -139,7 +139,7 @@ static int collect_message(struct pymq_serve_reactor *state, struct pymq_connect
 /* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
 /* How many messages there are; 0 when the body is damaged, holds more than are served here, or a message whose
- * properties nobody could read again. */
+ * properties nobody could read again or that is to wait. */
 static uint32_t count_batch(const struct pymq_slice *body) {
     struct pymq_batch_item item;
     size_t position = 0;
@@ -147,7 +147,8 @@ static uint32_t count_batch(const struct pymq_slice *body) {
     int more;
     while ((more = pymq_batch_next(body->data, body->size, &position, &item)) == 1) {
         if (++count > PYMQ_COLLECT_ITEMS_MAX ||
-            !pymq_properties_are_well_formed(item.properties.data, item.properties.size))
+            !pymq_properties_are_well_formed(item.properties.data, item.properties.size) ||
+            !pymq_batch_item_is_plain(item.properties))
             return 0;
     }
     return more == 0 ? count : 0;

@@ -62,6 +62,10 @@ int pymq_send_properties(const struct pymq_serve *serve, const struct pymq_send 
 /* The same look at a batch's own header, whose properties are not stored. */
 int pymq_batch_properties(struct pymq_slice source, struct pymq_slice *key, bool *wait);
 
+/* Whether a message of a batch asks for nothing that only a message of its own can have: a delay, a time, an end of a
+ * transaction to wait for. */
+bool pymq_batch_item_is_plain(struct pymq_slice properties);
+
 /* Hand a send over: what came before it on its connection is in the log, what comes behind it to its topic waits.
  * Returns PYMQ_HAND_OVER + reason. */
 int pymq_send_hand_over(struct pymq_serve_reactor *state, struct pymq_connection *connection,

@@ -279,6 +279,17 @@ int pymq_batch_properties(struct pymq_slice source, struct pymq_slice *key, bool
     return status == PYMQ_OK && (reading.delay.data != NULL || reading.is_half) ? PYMQ_EUNSUPPORTED : status;
 }
 
+bool pymq_batch_item_is_plain(struct pymq_slice properties) {
+    struct pymq_property pair;
+    size_t position = 0;
+    while (pymq_properties_next(properties.data, properties.size, &position, &pair)) {
+        enum meaning meaning = meaning_of(&pair.name);
+        if (meaning == DELAY || meaning == HALF || meaning == SPECIAL)
+            return false;
+    }
+    return true;
+}
+
 void pymq_broker_properties_make(struct pymq_broker_properties *added, const struct pymq_serve_config *config) {
     const char *pairs[][2] = {
         {"MSG_REGION", config->region},

@@ -70,6 +70,26 @@ def test_batch_that_asks_for_a_delay_is_refused(side):
     assert side.maximum() == 0
 
 
+@pytest.mark.parametrize(
+    "asked", ["DELAY\x013", "TIMER_DELAY_MS\x0160000", "TIMER_DELIVER_MS\x014102444800000", "TRAN_MSG\x01true"]
+)
+def test_a_message_of_a_batch_that_asks_to_wait_is_not_delivered_at_once(side, asked):
+    """Goal: never early, no half message visible. Method: such a message behind a plain one: both are refused."""
+    answer = send(side, item(b"plain", b"a\x01b\x02") + item(b"later", f"KEYS\x01k\x02{asked}\x02".encode()))
+    assert answer.code == ILLEGAL
+    assert asked.partition("\x01")[0] in answer.remark
+    assert side.maximum() == 0
+
+
+def test_a_batch_whose_messages_only_look_like_waiting_is_stored(side):
+    """A level of 0, a transaction that is none and values that contain a name."""
+    body = (
+        item(b"0", b"DELAY\x010\x02") + item(b"1", b"TRAN_MSG\x01false\x02") + item(b"2", b"KEYS\x01TIMER_DELAY_MS\x02")
+    )
+    assert send(side, body).code == ResponseCode.SUCCESS
+    until(lambda: side.maximum() == 3)
+
+
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
 def test_compressed_bodies_and_their_flags_are_kept_as_sent(side, kind, batch):

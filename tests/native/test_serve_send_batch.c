@@ -133,6 +133,18 @@ static void test_damaged_and_endless_batches_are_handed_over(void) {
     for (int i = 0; i <= PYMQ_COLLECT_ITEMS_MAX; i++)
         body_add(&endless, "x", "");
     expect_field_reason(endless.bytes, endless.size);
+    static const char *const waiting[] = {
+        "DELAY\x01" "3\x02",
+        "a\x01" "b\x02TIMER_DELAY_MS\x01" "9\x02",
+        "TRAN_MSG\x01true\x02",
+    };
+    for (size_t i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
+        struct body later = {0};
+        body_add(&later, "plain", "a\x01" "b\x02");
+        body_add(&later, "later", waiting[i]);
+        expect_field_reason(later.bytes, later.size);
+        free(later.bytes);
+    }
     settle();
     CHECK_EQ(info_of(served.store, "TopicA", 0).max_offset, 0);
     free(body.bytes);

@@ -24,6 +24,7 @@ from pymq.broker.processors.send_checks import (
     SendRefused,
     check_accepting,
     check_batch,
+    check_batch_message,
     check_queue,
     check_topic,
     find_or_create_topic,
@@ -267,6 +268,8 @@ class SendProcessor:
         messages = split_batch(request.command.body)
         if not messages:
             raise self._refusal("PYMQ_ETOOBIG")
+        for _, _, raw in messages:
+            check_batch_message(raw)
         return self._broker.serve.put_batch(
             topic.topic_name,
             queue_id,
