@@ -169,6 +169,12 @@ class TopicManager:
             attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes)
             changed.append(dataclasses.replace(config, attributes=attributes))
             log.info("topic updated old=%s new=%s", old, changed[-1])
+            if old is not None and config.read_queue_nums < old.read_queue_nums:
+                log.warning(
+                    "queues without readers topic=%s from=%d to=%d: what is in them, or waits to be, is "
+                    "read again with readQueueNums=%d",
+                    config.topic_name, config.read_queue_nums, old.read_queue_nums - 1, old.read_queue_nums,
+                )  # fmt: skip
         await self._bring(changed)
 
     async def mark_ordered(self, topics: Iterable[str]) -> None:

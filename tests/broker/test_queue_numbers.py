@@ -16,7 +16,7 @@ import pytest
 
 import pymq
 from pymq.remoting.codes import RequestCode, ResponseCode
-from tests.broker.sides import heartbeat, until
+from tests.broker.sides import Side, heartbeat, until
 from tests.broker.test_admin import SMALL, create_topic
 from tests.broker.wire import Wire, send_fields
 
@@ -187,3 +187,26 @@ def test_topic_of_one_queue_keeps_the_order_of_everything(side):
     assert found == list(range(50))
     body = json.dumps({"consumerGroup": side.group, "clientId": "a", "mqSet": [{"topic": side.topic, "queueId": 0}]})
     assert side.wire.call(RequestCode.LOCK_BATCH_MQ, body=body.encode()).code == 0
+
+
+def test_what_waits_for_a_queue_that_lost_its_readers_is_read_when_it_has_them_again(tmp_path, caplog):
+    """Goal: shrinking hides a delayed message and says so, but loses none. Method: as docs/operations.md has it."""
+    config = pymq.BrokerConfig(
+        listen_port=0,
+        namesrv_listen_port=0,
+        store_path_root_dir=str(tmp_path),
+        store=SMALL.replace(message_delay_level="1s"),
+    )
+    with pymq.Broker(config).running() as broker, Wire(broker.config.listen_port) as wire:
+        create_topic(wire, "t", 8)
+        heartbeat(wire, "g", "t")
+        assert wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("t", 7, "DELAY\x011\x02"), b"7").code == 0
+        create_topic(wire, "t", 4)
+        assert "queues without readers topic=t from=4 to=7" in caplog.text
+        ask = {"topic": "t", "queueId": "7"}
+        until(lambda: wire.call(RequestCode.GET_MAX_OFFSET, ask).fields["offset"] == "1")
+        pull = Side(broker, wire, "g", "t")
+        assert pull.ask(0, 7).code == ResponseCode.INVALID_PARAMETER
+        create_topic(wire, "t", 8)
+        answer = pull.ask(0, 7)
+        assert (answer.code, list(numbers(answer.body))) == (ResponseCode.SUCCESS, [7])
