@@ -43,6 +43,17 @@ def render(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={properties[key]}\n" for key in sorted(properties))
 
 
+def parse_bool(text: str) -> bool:
+    """true or false, in any case.
+
+    # Differs: Java takes every other word as false; a misspelled true is an error here.
+    """
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(text)
+    return lowered == "true"
+
+
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without comments and blanks, each with its first line's number."""
     pending, begin = "", 0

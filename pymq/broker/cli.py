@@ -26,6 +26,7 @@ from pymq.broker.config_source import (
     LoadedConfig,
     all_properties,
     build_config,
+    check_files,
     explain,
     from_environment,
     important_properties,
@@ -96,6 +97,7 @@ def load_config(options: Options, environment: Mapping[str, str]) -> LoadedConfi
     file = read_config_file(options.config_file) if options.config_file else []
     given = [*from_environment(environment), *file, *options.given]
     loaded = build_config(given, config_path=options.config_file)
+    check_files(loaded)
     loaded.config = loaded.config.resolved()
     return loaded
 

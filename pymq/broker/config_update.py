@@ -24,6 +24,7 @@ from pymq.broker.config_source import (
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
 from pymq.durable_file import replace_file
 from pymq.errors import ConfigError
+from pymq.remoting.tls_context import PROPERTY_NAMES
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -110,9 +111,9 @@ def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
     Raises:
         ConfigError: a key nobody knows, or a value its key does not take; names it.
     """
-    known = {*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS}
+    known = {*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS, *PROPERTY_NAMES}
     for key, value in changes.items():
-        if key not in known and not key.startswith("tls."):
+        if key not in known:
             raise ConfigError(unknown_key(Given(key, value, ORIGIN)))
     checked = build_config(Given(key, value, ORIGIN) for key, value in changes.items())
     for warning in checked.warnings:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymq import java_properties
+from pymq.remoting.tls_context import PROPERTY_NAMES, check_property, check_tls_file
 
 DEFAULT_PORT = 9876
 PROTECTED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -86,7 +87,8 @@ class NamesrvConfig:
             name = KEYS.get(key)
             if name is not None:
                 setattr(self, name, convert(key, text.strip(), type(getattr(self, name)), origin))
-            elif key.startswith("tls."):
+            elif key in PROPERTY_NAMES:
+                check_property(key, text, origin)
                 self.tls[key] = text
             elif key in IGNORED_KEYS:
                 continue
@@ -94,7 +96,7 @@ class NamesrvConfig:
                 self._unknown(key, origin)
 
     def _unknown(self, key: str, origin: str) -> None:
-        near = difflib.get_close_matches(key, [*KEYS, *IGNORED_KEYS], 1)
+        near = difflib.get_close_matches(key, [*KEYS, *IGNORED_KEYS, *PROPERTY_NAMES], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         message = f"{origin}: {key} is not a key of the name server{hint}"
         if self.strict_config:
@@ -153,4 +155,5 @@ def load(path: str | None, overrides: Mapping[str, str] | None = None) -> Namesr
         config.update(java_properties.to_dict(text), path)
         config.config_store_path = str(Path(path).absolute())
     config.update(overrides or {}, "command line")
+    config.warnings.extend(check_tls_file(config.tls, strict=config.strict_config))
     return config

@@ -38,7 +38,16 @@ def test_what_retention_looks_at_is_live(broker):
         changed_config(broker, {"diskSpaceWarningLevelRatio": "50"})
 
 
-@pytest.mark.parametrize("changes", [{"brokerPermision": "4"}, {"brokerPermission": "x"}, {"brokerPermission": "8"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"brokerPermision": "4"},
+        {"brokerPermission": "x"},
+        {"brokerPermission": "8"},
+        {"tls.server.mod": "enforcing"},
+        {"tls.server.mode": "enforce"},
+    ],
+)
 def test_a_change_that_cannot_be_changes_nothing(broker, changes):
     """Goal: all or nothing. Method: a good change beside an unknown key, a wrong type and a value out of bounds."""
     with pytest.raises(ConfigError):
