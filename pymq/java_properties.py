@@ -13,6 +13,7 @@ from typing import NamedTuple
 WHITESPACE = " \t\f"
 SEPARATORS = "=:"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+LINE_END = re.compile(r"\r\n|\r|\n")  # and no other: str.splitlines knows more than Java does
 UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
 
 
@@ -57,7 +58,7 @@ def parse_bool(text: str) -> bool:
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without comments and blanks, each with its first line's number."""
     pending, begin = "", 0
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    for number, line in enumerate(LINE_END.split(text), 1):
         stripped = line.lstrip(WHITESPACE)
         if not pending and (not stripped or stripped[0] in "#!"):
             continue

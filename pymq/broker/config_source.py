@@ -17,6 +17,7 @@ from pymq.broker.config import BrokerConfig
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
 from pymq.errors import ConfigError
 from pymq.java_properties import parse_bool
+from pymq.properties_file import read_text
 from pymq.remoting.tls_context import PROPERTY_NAMES, check_property, check_tls_file
 from pymq.store.config import ASYNC_FLUSH, CQ_UNIT_SIZE, StoreConfig
 from pymq.store.settings import SettingRow, describe_settings
@@ -74,12 +75,8 @@ def read_config_file(path: str | Path) -> list[Given]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text, _ = read_text(file)
         return [Given(item.key, item.value.strip(), f"{file}:{item.line}") for item in java_properties.parse(text)]
-    except UnicodeDecodeError:
-        # Java reads properties as ISO-8859-1; a file with other bytes than UTF-8's is taken so.
-        latin = file.read_text(encoding="iso-8859-1")
-        return [Given(item.key, item.value.strip(), f"{file}:{item.line}") for item in java_properties.parse(latin)]
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; give -c a properties file that can be read") from error
     except ValueError as error:

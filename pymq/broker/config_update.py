@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pymq import java_properties
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
@@ -22,8 +21,8 @@ from pymq.broker.config_source import (
     unknown_key,
 )
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
-from pymq.durable_file import replace_file
 from pymq.errors import ConfigError
+from pymq.properties_file import edit_file
 from pymq.remoting.tls_context import PROPERTY_NAMES
 
 if TYPE_CHECKING:
@@ -142,36 +141,4 @@ def keep_changes(broker: Broker, changes: Mapping[str, str]) -> None:
     """
     given = broker.config.broker_config_path
     path = Path(given) if given else broker.config_directory / CONFIG_FILE
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    replace_file(path, edit_properties(text, changes).encode("utf-8"))
-
-
-def edit_properties(text: str, changes: Mapping[str, str]) -> str:
-    """*text* with the values of *changes* in place of its own; new keys behind it, everything else untouched."""
-    lines = text.splitlines()
-    last = {item.key: item.line - 1 for item in java_properties.parse(text)}
-    doomed: set[int] = set()
-    for item in java_properties.parse(text):
-        if item.key in changes:
-            begin = end = item.line - 1
-            while continues(lines[end]) and end + 1 < len(lines):
-                end += 1
-            doomed.update(range(begin, end + 1))
-    for key, value in changes.items():
-        if key in last:
-            doomed.discard(last[key])
-            lines[last[key]] = f"{key}={escape_value(value)}"
-    kept = [line for number, line in enumerate(lines) if number not in doomed]
-    kept += [f"{key}={escape_value(value)}" for key, value in changes.items() if key not in last]
-    return "\n".join(kept) + "\n"
-
-
-def continues(line: str) -> bool:
-    """Whether the next line belongs to this one."""
-    return bool((len(line) - len(line.rstrip("\\"))) % 2)
-
-
-def escape_value(value: str) -> str:
-    """A value that is read back as it is."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+    edit_file(path, changes)

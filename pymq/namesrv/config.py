@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymq import java_properties
+from pymq.properties_file import read_text
 from pymq.remoting.tls_context import PROPERTY_NAMES, check_property, check_tls_file
 
 DEFAULT_PORT = 9876
@@ -149,7 +150,7 @@ def load(path: str | None, overrides: Mapping[str, str] | None = None) -> Namesr
     config = NamesrvConfig()
     if path is not None:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text, _ = read_text(Path(path))
         except OSError as failure:
             raise ValueError(f"{path}: {failure.strerror}; give -c a properties file that can be read") from failure
         config.update(java_properties.to_dict(text), path)

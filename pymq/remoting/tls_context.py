@@ -34,6 +34,7 @@ from pathlib import Path
 
 from pymq import java_properties
 from pymq.errors import ConfigError
+from pymq.properties_file import read_text
 from pymq.remoting.config import TlsConfig, TlsMode
 
 logger = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def read_properties(path: Path) -> list[java_properties.Property]:
         ConfigError: it cannot be read or is not what Java's properties look like.
     """
     try:
-        return java_properties.parse(path.read_text(encoding="utf-8"))
+        return java_properties.parse(read_text(path)[0])
     except OSError as error:
         raise ConfigError(f"{CONFIG_FILE} {path}: {error.strerror}") from error
     except ValueError as error:

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from pymq import java_properties
-from pymq.broker.config_update import changed_config, edit_properties, keep_changes
+from pymq.broker.config_update import changed_config, keep_changes
 from pymq.errors import ConfigError
 from tests.broker.fakes import FakeBroker
 
@@ -57,19 +56,6 @@ def test_a_change_that_cannot_be_changes_nothing(broker, changes):
 def test_a_known_key_without_effect_is_shown_afterwards(broker):
     """Goal: what was said is not lost. Method: a key of access control."""
     assert changed_config(broker, {"aclEnable": "true"}).others == {"aclEnable": "true"}
-
-
-def test_a_file_keeps_its_comments_and_other_lines():
-    """Goal: an administrator's file stays his. Method: comments, repeated keys, continued lines, escapes."""
-    text = "# head\nbrokerName=a\n\nlistenPort = 1 \\\n  2\n! note\nbrokerName : b\nlast=1"
-    edited = edit_properties(text, {"listenPort": "99", "brokerName": "c", "new": " lead\\slash"})
-    assert edited == "# head\n\nlistenPort=99\n! note\nbrokerName=c\nlast=1\nnew=\\ lead\\\\slash\n"
-    assert java_properties.to_dict(edited) == {
-        "listenPort": "99",
-        "brokerName": "c",
-        "last": "1",
-        "new": " lead\\slash",
-    }
 
 
 def test_changes_are_kept_in_the_file_given_or_in_the_store(broker, tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pymq.namesrv.config import NamesrvConfig
+from pymq.namesrv.config import NamesrvConfig, load
 from pymq.namesrv.registration import write_compressed
 from pymq.namesrv.server import NameServer
 from pymq.remoting.command import Command
@@ -259,6 +259,21 @@ async def test_bad_configuration_updates_are_refused(tmp_path: Path, update: byt
         before = server.config.to_properties()
         assert (await in_thread(wire.ask, 318, {}, update)).code == code
         assert server.config.to_properties() == before
+        wire.close()
+
+
+async def test_an_update_leaves_the_rest_of_the_operators_file(tmp_path: Path) -> None:
+    """Goal: TLS is still on after a restart. Method: comments, tls. keys and ignored keys around one that changes."""
+    file = tmp_path / "production.conf"
+    before = (
+        f"# production\nlistenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\n"
+        "tls.server.mode=permissive\norderMessageEnable=false\nserverWorkerThreads=16\nunheardOf=1\n"
+    )
+    file.write_text(before)
+    async with NameServer(load(str(file))) as server:
+        wire = await in_thread(Wire, f"127.0.0.1:{server.port}")
+        assert (await in_thread(wire.ask, 318, {}, b"orderMessageEnable=true\n")).code == 0
+        assert file.read_text() == before.replace("Enable=false", "Enable=true")
         wire.close()
 
 
