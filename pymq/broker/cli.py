@@ -32,6 +32,7 @@ from pymq.broker.config_source import (
     important_properties,
     read_config_file,
 )
+from pymq.broker.secret_values import masked
 from pymq.errors import ConfigError, PymqError
 
 EXIT_FAILED = 1
@@ -134,7 +135,7 @@ def render(action: str, loaded: LoadedConfig) -> str:
     if action == "explain":
         return explain(loaded)
     values = all_properties(loaded.config) if action == "print" else important_properties(loaded.config)
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    return "".join(f"{key}={value}\n" for key, value in masked(values).items())
 
 
 async def serve(loaded: LoadedConfig) -> int:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from pymq import java_properties
 from pymq.broker.config import BrokerConfig
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
+from pymq.broker.secret_values import masked, masked_value, refuse_mask
 from pymq.errors import ConfigError
 from pymq.java_properties import parse_bool
 from pymq.properties_file import read_text
@@ -109,6 +110,7 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
     others: dict[str, str] = {}
     unknown: list[str] = []
     for key, item in last.items():
+        refuse_mask(key, item.value, item.origin)
         if key in BROKER_ROWS:
             broker[BROKER_ROWS[key].name] = convert(BROKER_ROWS[key], item)
         elif key in STORE_ROWS:
@@ -119,9 +121,8 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
         elif key in KNOWN_KEYS:
             others[key] = item.value
             if not KNOWN_KEYS[key].is_default(item.value):
-                loaded.warnings.append(
-                    f"{item.origin}: {key}={item.value} has no effect here: pymq does not support it"
-                )
+                shown = masked_value(key, item.value)
+                loaded.warnings.append(f"{item.origin}: {key}={shown} has no effect here: pymq does not support it")
         elif key in FIXED_PLACES:
             others[key] = item.value
             place = FIXED_PLACES[key]
@@ -230,7 +231,7 @@ def make_store_config(store: dict[str, Any], warnings: list[str]) -> StoreConfig
 
 
 def all_properties(config: BrokerConfig) -> dict[str, str]:
-    """Every key known, with the value in force: what `-p` prints and GET_BROKER_CONFIG answers."""
+    """Every key known, with the value in force: what `-p` prints and GET_BROKER_CONFIG answers, masked."""
     values = {
         name: "" if key.default is None or key.default[:1] == "$" else key.default for name, key in KNOWN_KEYS.items()
     }
@@ -262,12 +263,12 @@ def important_properties(config: BrokerConfig) -> dict[str, str]:
 
 def explain(loaded: LoadedConfig) -> str:
     """Each value that takes effect and where it came from, then what has none."""
-    values = all_properties(loaded.config)
-    names = sorted({*BROKER_ROWS, *STORE_ROWS})
+    values = masked(all_properties(loaded.config))
+    names = sorted({*BROKER_ROWS, *STORE_ROWS, *loaded.config.tls})
     width = max(len(name) for name in names)
     lines = [f"{name:{width}}  {values[name] or '(empty)'}  [{loaded.origins.get(name, 'default')}]" for name in names]
     lines += [
-        f"{name:{width}}  {value}  [{loaded.origins.get(name, '')}; no effect]"
-        for name, value in sorted(loaded.config.others.items())
+        f"{name:{width}}  {values[name]}  [{loaded.origins.get(name, '')}; no effect]"
+        for name in sorted(loaded.config.others)
     ]
     return "\n".join(lines) + "\n"

@@ -21,6 +21,7 @@ from pymq.broker.config_source import (
     unknown_key,
 )
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
+from pymq.broker.secret_values import masked_value
 from pymq.errors import ConfigError
 from pymq.properties_file import edit_file
 from pymq.remoting.tls_context import PROPERTY_NAMES
@@ -126,7 +127,7 @@ def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
         elif key in LIVE_STORE:
             store[STORE_ROWS[key].name] = getattr(checked.config.store, STORE_ROWS[key].name)
         elif before.get(key) != value:
-            log.warning("kept for the next start key=%s value=%s", key, value)
+            log.warning("kept for the next start key=%s value=%s", key, masked_value(key, value))
     others = {key: value for key, value in changes.items() if key in checked.config.others}
     return broker.config.replace(
         **now, store=broker.config.store.replace(**store), others={**broker.config.others, **others}

@@ -21,11 +21,11 @@ Generated from `pymq/broker/config.py`; change them there and run
 
 `python -m pymq.broker -c broker.conf` reads the files Apache RocketMQ's broker reads; `--key value` on the command line
 wins over the file, and the file over `NAMESRV_ADDR` and `ROCKETMQ_HOME`. `--explain` prints every value with where it
-came from. All {known} keys of RocketMQ 5.5.0 are known: those below and the store's take effect, any other that is set
-to something else than its default is named in a warning, and a key that nobody knows is a warning with a suggestion
-(an error with `strictConfig=true`). So are `tls.` keys, here and in `tls.config.file`; what they do stands in
-`pymq/remoting/tls_context.py`. *live* keys can be changed while the broker runs (`updateBrokerConfig`); others are kept
-in the file for the next start.
+came from; passwords are shown as `******` there and by `getBrokerConfig`. All {known} keys of RocketMQ 5.5.0 are known:
+those below and the store's take effect, any other that is set to something else than its default is named in a warning,
+and a key that nobody knows is a warning with a suggestion (an error with `strictConfig=true`). So are `tls.` keys, here
+and in `tls.config.file`; what they do stands in `pymq/remoting/tls_context.py`. *live* keys can be changed while the
+broker runs (`updateBrokerConfig`); others are kept in the file for the next start.
 
 | key | default | unit | bounds | |
 |---|---|---|---|---|

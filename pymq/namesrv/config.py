@@ -73,7 +73,7 @@ class NamesrvConfig:
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
     server_channel_max_idle_time_seconds: int = 120
     strict_config: bool = False
-    tls: dict[str, str] = field(default_factory=dict)  # `tls.*` keys as given
+    tls: dict[str, str] = field(default_factory=dict, repr=False)  # `tls.*` keys as given, a password too
     warnings: list[str] = field(default_factory=list, repr=False)
 
     def update(self, values: Mapping[str, str], origin: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.cli import load_config, parse_arguments
+from pymq.broker.cli import load_config, parse_arguments, render
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
@@ -217,6 +217,26 @@ def test_certificates_that_are_not_used_are_said():
     files = {"tls.server.certPath": "/c", "tls.server.keyPath": "/k"}
     assert any("tls.test.mode.enable" in warning for warning in given(**files).warnings)
     assert given(**files, **{"tls.test.mode.enable": "false"}).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("action", "instead"),
+    [("print", "tls.server.keyPassword=******\n"), ("important", ""), ("explain", "******  [here]\n")],
+)
+def test_a_password_is_not_printed(action, instead):
+    """Goal: a terminal is no place for it. Method: -p, -m and --explain, also of a key misspelled or without effect."""
+    loaded = given(
+        **{"tls.server.keyPassword": "s3cret", "tls.server.keyPasword": "s3cret", "initAuthenticationUser": "s3cret"}
+    )
+    printed = render(action, loaded)
+    assert "s3cret" not in printed + " ".join(loaded.warnings)
+    assert instead in printed
+
+
+def test_a_printed_password_is_not_taken_for_the_password():
+    """Goal: what -p printed is not believed blindly. Method: the mask as a value."""
+    with pytest.raises(ConfigError, match=r"here: tls\.server\.keyPassword is \*{6}, which is how it is printed"):
+        given(**{"tls.server.keyPassword": "******"})
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
