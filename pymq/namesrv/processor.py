@@ -141,7 +141,8 @@ class NamesrvProcessor:
     def broker_heartbeat(self, request: Request) -> Command:
         """BROKER_HEARTBEAT: alive, without topics."""
         command = request.command
-        self._routes.touch(needed(command, "clusterName"), needed(command, "brokerAddr"), now_ms())
+        cluster, addr = needed(command, "clusterName"), needed(command, "brokerAddr")
+        self._routes.touch(cluster, addr, request.connection, now_ms())
         return command.reply()
 
     def query_data_version(self, request: Request) -> Command:
@@ -150,7 +151,7 @@ class NamesrvProcessor:
         cluster, addr = needed(command, "clusterName"), needed(command, "brokerAddr")
         version = json_object(command)
         changed = self._routes.is_changed(cluster, addr, version)
-        self._routes.touch(cluster, addr, now_ms())
+        self._routes.touch(cluster, addr, request.connection, now_ms())
         known = self._routes.data_version(cluster, addr)
         body = b"" if known is None else json_dialect.dumps(known, standard=True)
         return command.reply(fields={"changed": str(changed).lower()}, body=body)

@@ -106,7 +106,7 @@ class NameServer:
     # --- what happens by itself --------------------------------------------------------------------------------
 
     def _connection_closed(self, connection: int) -> None:
-        """A broker's connection is gone: so is the broker, unless it has registered on another one."""
+        """A broker's connection is gone: so is the broker, unless it has spoken on another one since."""
         for cluster, addr in self.routes.of_connection(connection):
             log.info("the connection of %s is closed", addr)
             self._processor.remove(cluster, addr, connection)

@@ -19,9 +19,10 @@ from pymq.namesrv.registration import write_compressed
 from pymq.namesrv.server import NameServer
 from pymq.remoting.command import Command
 from tests.interop.differential.wire import Reply, Wire
+from tests.remoting.conftest import until
 
 FRAMES = Path(__file__).resolve().parent.parent / "data" / "golden-frames" / "json"
-REGISTER, UNREGISTER, ROUTE, CLUSTER_INFO, QUERY_VERSION = 103, 104, 105, 106, 322
+REGISTER, UNREGISTER, ROUTE, CLUSTER_INFO, QUERY_VERSION, BROKER_HEARTBEAT = 103, 104, 105, 106, 322, 904
 BROKER = {
     "brokerName": "broker-a",
     "brokerAddr": "127.0.0.1:10911",
@@ -165,17 +166,26 @@ async def test_a_stale_unregister_and_a_stale_close_leave_the_fresh_registration
         unregister = {key: BROKER[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
         assert (await in_thread(old.ask, UNREGISTER, unregister)).code == 0
         old.close()
-        for _ in range(50):
-            if len(list(server.server.connections())) == 1:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: len(list(server.server.connections())) == 1)
         assert "A" in server.routes.topics
         new.close()
-        for _ in range(200):
-            if not server.routes.topics:
-                break
-            await asyncio.sleep(0.02)
-        assert server.routes.topics == {}
+        await until(lambda: not server.routes.topics)
+
+
+@pytest.mark.parametrize("code", [QUERY_VERSION, BROKER_HEARTBEAT])
+async def test_the_end_of_an_old_connection_leaves_a_broker_that_is_alive_on_another(tmp_path: Path, code: int) -> None:
+    """Goal: a route does not vanish under a living broker. Method: registered on one, alive on the other; each ends."""
+    async with running(tmp_path) as (server, address):
+        old, new = await in_thread(Wire, address), await in_thread(Wire, address)
+        await in_thread(register, old, body("A", "B"))
+        fields = {key: BROKER[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
+        version = json.dumps({"counter": 1, "timestamp": 1, "stateVersion": 0}).encode()
+        assert (await in_thread(new.ask, code, fields, version)).code == 0
+        old.close()
+        await until(lambda: len(list(server.server.connections())) == 1)
+        assert "A" in server.routes.topics
+        new.close()
+        await until(lambda: not server.routes.topics)
 
 
 async def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path) -> None:
