@@ -312,9 +312,11 @@ class NamesrvProcessor:
             values = java_properties.to_dict(command.body.decode("utf-8"))
             if not self._config.protected().isdisjoint(values):
                 return command.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-            self._config.update(values, f"request from {request.peer[0]}")
+            warnings = self._config.update(values, f"request from {request.peer[0]}")
         except ValueError as failure:
             return command.reply(ResponseCode.SYSTEM_ERROR, str(failure))
+        for warning in warnings:
+            log.warning("%s", warning)
         self._routes.support_acting_master = self._config.support_acting_master
         self._routes.delete_topic_with_registration = self._config.delete_topic_with_broker_registration
         path = Path(self._config.config_store_path)

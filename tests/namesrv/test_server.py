@@ -260,7 +260,13 @@ async def test_order_configuration_is_in_the_route_only_when_switched_on(tmp_pat
 
 @pytest.mark.parametrize(
     ("update", "code"),
-    [(b"kvConfigPath=/tmp/x", 16), (b"listenPort=abc", 1), (b"orderMessageEnable=perhaps", 1), (b"\xff\xfe", 1)],
+    [
+        (b"kvConfigPath=/tmp/x", 16),
+        (b"listenPort=abc", 1),
+        (b"supportActingMaster=true\norderMessageEnable=perhaps", 1),
+        (b"scanNotActiveBrokerInterval=0", 1),
+        (b"\xff\xfe", 1),
+    ],
 )
 async def test_bad_configuration_updates_are_refused(tmp_path: Path, update: bytes, code: int) -> None:
     """Bad configuration updates are refused."""
