@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import struct
 import zlib
@@ -291,6 +292,23 @@ async def test_an_update_leaves_the_rest_of_the_operators_file(tmp_path: Path) -
         assert (await in_thread(wire.ask, 318, {}, b"orderMessageEnable=true\n")).code == 0
         assert file.read_text() == before.replace("Enable=false", "Enable=true")
         wire.close()
+
+
+async def test_a_low_soft_limit_on_open_files_does_not_close_clients(tmp_path: Path) -> None:
+    """Goal: a name server of its own serves more than 1,000 clients. Method: a low limit, more connections than it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        async with running(tmp_path) as (server, address):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+            host, _, port = address.rpartition(":")
+            sockets = [socket.create_connection((host, int(port))) for _ in range(300)]
+            await until(lambda: server.server.transport.stats()["accepted"] == 300)
+            assert server.server.transport.stats()["refused"] == 0
+            for client in sockets:
+                client.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_unknown_code_and_missing_field_leave_the_connection(tmp_path: Path) -> None:
