@@ -8,6 +8,7 @@ an event loop calls them through an executor.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 BACKUP_SUFFIX = ".bak"
@@ -27,6 +28,8 @@ def replace_file(path: Path, data: bytes, *, keep: bool = True) -> None:
         sync_directory(path.parent.parent)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with temporary.open("wb") as stream:
+        if path.exists():  # a file with a password in it is often the owner's alone, and stays so
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

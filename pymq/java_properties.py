@@ -13,6 +13,7 @@ from typing import NamedTuple
 WHITESPACE = " \t\f"
 SEPARATORS = "=:"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+LINE_END = re.compile(r"\r\n|\r|\n")  # and no other: str.splitlines knows more than Java does
 UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
 
 
@@ -43,23 +44,21 @@ def render(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={properties[key]}\n" for key in sorted(properties))
 
 
-def physical_lines(text: str) -> list[str]:
-    """Lines as Java ends them: a form feed or U+2028 is part of one. Behind a final line end comes an empty one."""
-    return re.split(r"\r\n|\r|\n", text)
+def parse_bool(text: str) -> bool:
+    """true or false, in any case.
 
-
-def decode(data: bytes) -> tuple[str, str]:
-    """A file's text and its encoding: UTF-8, or what Java takes every such file for when it is not."""
-    try:
-        return data.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        return data.decode("iso-8859-1"), "iso-8859-1"
+    # Differs: Java takes every other word as false; a misspelled true is an error here.
+    """
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(text)
+    return lowered == "true"
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without comments and blanks, each with its first line's number."""
     pending, begin = "", 0
-    for number, line in enumerate(physical_lines(text), 1):
+    for number, line in enumerate(LINE_END.split(text), 1):
         stripped = line.lstrip(WHITESPACE)
         if not pending and (not stripped or stripped[0] in "#!"):
             continue

@@ -4,7 +4,8 @@ One asyncio loop owns everything here, so there is no lock. What reactors may se
 what waits for the disk runs in a small executor.
 
     controller     a broker: opened and closed in order          cli, watchdog, running   around it
-    config, config_source, known_keys, config_update             settings, and where they come from
+    config, config_source, known_keys, config_update,            settings, and where they come from
+    secret_values                                                those that are not shown
     topics, topic_config, system_topics, attributes              topics.json
     groups, offsets, config_file, data_version                   subscriptionGroup.json, consumerOffset.json
     clients, subscriptions                                       who is connected, from heartbeats

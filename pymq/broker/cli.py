@@ -28,11 +28,13 @@ from pymq.broker.config_source import (
     LoadedConfig,
     all_properties,
     build_config,
+    check_files,
     explain,
     from_environment,
     important_properties,
     read_config_file,
 )
+from pymq.broker.secret_values import masked
 from pymq.errors import ConfigError, PymqError
 
 EXIT_FAILED = 1
@@ -103,6 +105,7 @@ def load_config(options: Options, environment: Mapping[str, str]) -> LoadedConfi
         kept = store / "config" / KEPT_FILE
         file = read_config_file(kept) if kept.exists() else []
     loaded = build_config([*said, *file, *options.given], config_path=options.config_file)
+    check_files(loaded)
     loaded.config = loaded.config.resolved()
     return loaded
 
@@ -139,7 +142,7 @@ def render(action: str, loaded: LoadedConfig) -> str:
     if action == "explain":
         return explain(loaded)
     values = all_properties(loaded.config) if action == "print" else important_properties(loaded.config)
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    return "".join(f"{key}={value}\n" for key, value in masked(values).items())
 
 
 async def serve(loaded: LoadedConfig) -> int:

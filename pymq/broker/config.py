@@ -474,10 +474,9 @@ class BrokerConfig(TimerSettings):
     )
 
     store: StoreConfig = field(default_factory=lambda: StoreConfig(flush_disk_type=ASYNC_FLUSH))
-    tls: Mapping[str, str] = field(default_factory=dict)  # `tls.*` as they stand; pymq.remoting.tls reads them
-    others: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what has no effect, kept so that it is shown and written back
+    # Not in the repr, because a password may be among them.
+    tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # as they stand; pymq.remoting.tls reads them
+    others: Mapping[str, str] = field(default_factory=dict, repr=False)  # without effect, kept so that they are shown
 
     def __post_init__(self) -> None:
         check_settings(self)

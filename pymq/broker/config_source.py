@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 from pymq import java_properties
 from pymq.broker.config import BrokerConfig
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
+from pymq.broker.secret_values import masked, masked_value, refuse_mask
 from pymq.errors import ConfigError
+from pymq.java_properties import parse_bool
+from pymq.properties_file import read_text
+from pymq.remoting.tls_context import PROPERTY_NAMES, check_property, check_tls_file
 from pymq.store.config import ASYNC_FLUSH, CQ_UNIT_SIZE, StoreConfig
 from pymq.store.settings import SettingRow, describe_settings
 
 KEPT_FILE = "broker.properties"  # in the store's config directory: what updateBrokerConfig changed, without -c
-TLS_PREFIX = "tls."
 TLS_FILES = {"tls.server.certPath", "tls.server.keyPath", "tls.server.trustCertPath"}
 SUGGESTION_CUTOFF = 0.75  # below it, suggestions are noise
 # Keys that half the configuration files of the world have and no release ever read.
@@ -75,7 +78,7 @@ def read_config_file(path: str | Path) -> list[Given]:
     """
     file = Path(path)
     try:
-        text, _ = java_properties.decode(file.read_bytes())
+        text, _ = read_text(file)
         return [Given(item.key, item.value.strip(), f"{file}:{item.line}") for item in java_properties.parse(text)]
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; give -c a properties file that can be read") from error
@@ -109,18 +112,19 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
     others: dict[str, str] = {}
     unknown: list[str] = []
     for key, item in last.items():
+        refuse_mask(key, item.value, item.origin)
         if key in BROKER_ROWS:
             broker[BROKER_ROWS[key].name] = convert(BROKER_ROWS[key], item)
         elif key in STORE_ROWS:
             store[STORE_ROWS[key].name] = convert(STORE_ROWS[key], item, ratio=key in RATIO_KEYS)
-        elif key.startswith(TLS_PREFIX):
+        elif key in PROPERTY_NAMES:
+            check_property(key, item.value, item.origin)
             tls[key] = item.value
         elif key in KNOWN_KEYS:
             others[key] = item.value
             if not KNOWN_KEYS[key].is_default(item.value):
-                loaded.warnings.append(
-                    f"{item.origin}: {key}={item.value} has no effect here: pymq does not support it"
-                )
+                shown = masked_value(key, item.value)
+                loaded.warnings.append(f"{item.origin}: {key}={shown} has no effect here: pymq does not support it")
         elif key in FIXED_PLACES:
             others[key] = item.value
             place = FIXED_PLACES[key]
@@ -147,6 +151,15 @@ def build_config(given: Iterable[Given], *, config_path: str = "") -> LoadedConf
     return loaded
 
 
+def check_files(loaded: LoadedConfig) -> None:
+    """Look into the files that a start will read besides the configuration's own.
+
+    Raises:
+        ConfigError: a value that is not what its key takes, or, with strictConfig, a key nobody knows.
+    """
+    loaded.warnings.extend(check_tls_file(loaded.config.tls, strict=loaded.config.strict_config))
+
+
 def in_words_of_the_file(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
     """A refused value by the key and the place it was written at, not by the name of our field."""
     name, _, rest = str(error).partition(" ")
@@ -158,7 +171,7 @@ def in_words_of_the_file(error: ConfigError, origins: Mapping[str, str]) -> Conf
 
 def unknown_key(item: Given) -> str:
     """What to say of a key that neither RocketMQ nor pymq has."""
-    known = [*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS]
+    known = [*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS, *PROPERTY_NAMES]
     close = difflib.get_close_matches(item.key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     lowered = {name.lower(): name for name in known}
     suggestion = lowered.get(item.key.lower()) or (close[0] if close else None)
@@ -179,17 +192,6 @@ def convert(row: SettingRow, item: Given, *, ratio: bool = False) -> Any:
         raise ConfigError(f"{item.origin}: {item.key}={item.value!r}; it takes {row.type_name}") from None
     # RocketMQ writes these in percent, the store as a share.
     return value / 100 if ratio and value > 1 else value
-
-
-def parse_bool(text: str) -> bool:
-    """true or false, in any case.
-
-    # Differs: Java takes every other word as false; a misspelled true is an error here.
-    """
-    lowered = text.lower()
-    if lowered not in ("true", "false"):
-        raise ValueError(text)
-    return lowered == "true"
 
 
 def adapt_store(store: dict[str, Any], warnings: list[str]) -> None:
@@ -231,7 +233,7 @@ def make_store_config(store: dict[str, Any], warnings: list[str]) -> StoreConfig
 
 
 def all_properties(config: BrokerConfig) -> dict[str, str]:
-    """Every key known, with the value in force: what `-p` prints and GET_BROKER_CONFIG answers."""
+    """Every key known, with the value in force: what `-p` prints and GET_BROKER_CONFIG answers, masked."""
     values = {
         name: "" if key.default is None or key.default[:1] == "$" else key.default for name, key in KNOWN_KEYS.items()
     }
@@ -263,12 +265,12 @@ def important_properties(config: BrokerConfig) -> dict[str, str]:
 
 def explain(loaded: LoadedConfig) -> str:
     """Each value that takes effect and where it came from, then what has none."""
-    values = all_properties(loaded.config)
-    names = sorted({*BROKER_ROWS, *STORE_ROWS})
+    values = masked(all_properties(loaded.config))
+    names = sorted({*BROKER_ROWS, *STORE_ROWS, *loaded.config.tls})
     width = max(len(name) for name in names)
     lines = [f"{name:{width}}  {values[name] or '(empty)'}  [{loaded.origins.get(name, 'default')}]" for name in names]
     lines += [
-        f"{name:{width}}  {value}  [{loaded.origins.get(name, '')}; no effect]"
-        for name, value in sorted(loaded.config.others.items())
+        f"{name:{width}}  {values[name]}  [{loaded.origins.get(name, '')}; no effect]"
+        for name in sorted(loaded.config.others)
     ]
     return "\n".join(lines) + "\n"

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pymq import java_properties
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
@@ -24,8 +23,10 @@ from pymq.broker.config_source import (
     unknown_key,
 )
 from pymq.broker.known_keys import KNOWN_KEYS, OLD_SPELLINGS
-from pymq.durable_file import replace_file
+from pymq.broker.secret_values import masked_value
 from pymq.errors import ConfigError
+from pymq.properties_file import edit_file
+from pymq.remoting.tls_context import PROPERTY_NAMES
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -110,9 +111,9 @@ def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
     Raises:
         ConfigError: a key nobody knows, or a value its key does not take; names it.
     """
-    known = {*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS}
+    known = {*KNOWN_KEYS, *BROKER_ROWS, *STORE_ROWS, *OLD_SPELLINGS, *PROPERTY_NAMES}
     for key, value in changes.items():
-        if key not in known and not key.startswith("tls."):
+        if key not in known:
             raise ConfigError(unknown_key(Given(key, value, ORIGIN)))
     checked = build_config(Given(key, value, ORIGIN) for key, value in changes.items())
     for warning in checked.warnings:
@@ -126,7 +127,7 @@ def changed_config(broker: Broker, changes: Mapping[str, str]) -> BrokerConfig:
         elif key in LIVE_STORE:
             store[STORE_ROWS[key].name] = getattr(checked.config.store, STORE_ROWS[key].name)
         elif before.get(key) != value:
-            log.warning("kept for the next start key=%s value=%s", key, value)
+            log.warning("kept for the next start key=%s value=%s", key, masked_value(key, value))
     others = {key: value for key, value in changes.items() if key in checked.config.others}
     return broker.config.replace(
         **now, store=broker.config.store.replace(**store), others={**broker.config.others, **others}
@@ -141,45 +142,4 @@ def keep_changes(broker: Broker, changes: Mapping[str, str]) -> None:
     """
     given = broker.config.broker_config_path
     path = Path(given) if given else broker.config_directory / KEPT_FILE
-    text, encoding = java_properties.decode(path.read_bytes()) if path.exists() else ("", "utf-8")
-    replace_file(path, edit_properties(text, changes).encode(encoding))
-
-
-def edit_properties(text: str, changes: Mapping[str, str]) -> str:
-    """*text* with the values of *changes* in place of its own; new keys behind it, everything else untouched."""
-    lines = java_properties.physical_lines(text)
-    if not lines[-1]:
-        lines.pop()
-    last = {item.key: item.line - 1 for item in java_properties.parse(text)}
-    doomed: set[int] = set()
-    for item in java_properties.parse(text):
-        if item.key in changes:
-            begin = end = item.line - 1
-            while continues(lines[end]) and end + 1 < len(lines):
-                end += 1
-            doomed.update(range(begin, end + 1))
-    for key, value in changes.items():
-        if key in last:
-            doomed.discard(last[key])
-            lines[last[key]] = f"{key}={escape_value(value)}"
-    kept = [line for number, line in enumerate(lines) if number not in doomed]
-    kept += [f"{key}={escape_value(value)}" for key, value in changes.items() if key not in last]
-    return "\n".join(kept) + "\n"
-
-
-def continues(line: str) -> bool:
-    """Whether the next line belongs to this one."""
-    return bool((len(line) - len(line.rstrip("\\"))) % 2)
-
-
-def escape_value(value: str) -> str:
-    """A value that is read back as it is, whatever the file's encoding."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    escaped = "".join(letter if letter.isascii() else unicode_escapes(letter) for letter in escaped)
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
-
-
-def unicode_escapes(letter: str) -> str:
-    r"""\uXXXX, twice for what Java has two characters for."""
-    units = letter.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    edit_file(path, changes)

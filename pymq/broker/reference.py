@@ -21,11 +21,13 @@ Generated from `pymq/broker/config.py`; change them there and run
 
 `python -m pymq.broker -c broker.conf` reads the files Apache RocketMQ's broker reads; `--key value` on the command line
 wins over the file, and the file over `NAMESRV_ADDR` and `ROCKETMQ_HOME`. `--explain` prints every value with where it
-came from. All {known} keys of RocketMQ 5.5.0 are known: those below and the store's take effect, any other that is set
-to something else than its default is named in a warning, and a key that nobody knows is a warning with a suggestion
-(an error with `strictConfig=true`). *live* keys can be changed while the broker runs (`updateBrokerConfig`); others are
-kept for the next start: in the file, or, without `-c`, in `config/broker.properties` of the store, which is then read
-instead of one. A `pymq.Broker` inside a program has the settings it is given.
+came from; passwords are shown as `******` there and by `getBrokerConfig`. All {known} keys of RocketMQ 5.5.0 are known:
+those below and the store's take effect, any other that is set to something else than its default is named in a warning,
+and a key that nobody knows is a warning with a suggestion (an error with `strictConfig=true`). So are `tls.` keys, here
+and in `tls.config.file`; what they do stands in `pymq/remoting/tls_context.py`. *live* keys can be changed while the
+broker runs (`updateBrokerConfig`); others are kept for the next start: in the file, or, without `-c`, in
+`config/broker.properties` of the store, which is then read instead of one. A `pymq.Broker` inside a program has the
+settings it is given.
 
 | key | default | unit | bounds | |
 |---|---|---|---|---|

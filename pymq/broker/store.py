@@ -11,10 +11,11 @@ from pathlib import Path
 
 from pymq._core._store import Store
 from pymq.clock import Clock
+from pymq.file_limit import raise_file_limit
 from pymq.message import QueueOffset
 from pymq.store.config import StoreConfig
 from pymq.store.housekeeping import CleanResult, DiskProbe, Hold, Housekeeper, disk_ratio
-from pymq.store.message_store import ProgressReport, durability_line, raise_file_limit
+from pymq.store.message_store import ProgressReport, durability_line
 from pymq.store.retention import RetentionGuard
 from pymq.store.stats import RateSampler, StoreStats
 
@@ -64,7 +65,7 @@ class BrokerStore:
         self.path = path
         self.config = config
         report = ProgressReport(path, terminal=progress)
-        raise_file_limit()
+        raise_file_limit(log)
         self.core = Store(path, config, report)
         report.finish()
         self.opened_at_ms = clock.now_ms()

@@ -10,39 +10,47 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymq import java_properties
+from pymq.properties_file import read_text
+from pymq.remoting.tls_context import PROPERTY_NAMES, check_property, check_tls_file
 
 DEFAULT_PORT = 9876
 PROTECTED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-# Known to Apache's name server and without a meaning here: thread pools, a controller, Netty's buffers.
-IGNORED_KEYS = frozenset(
-    (
-        "clientRequestThreadPoolNums",
-        "clientRequestThreadPoolQueueCapacity",
-        "clusterTest",
-        "controllerType",
-        "defaultThreadPoolNums",
-        "defaultThreadPoolQueueCapacity",
-        "enableControllerInNamesrv",
-        "enableShutdownGracefully",
-        "productEnvName",
-        "rocketmqHome",
-        "serverAsyncSemaphoreValue",
-        "serverCallbackExecutorThreads",
-        "serverNettyWorkerGroupEnable",
-        "serverOnewaySemaphoreValue",
-        "serverPooledByteBufAllocatorEnable",
-        "serverSelectorThreads",
-        "serverSocketBacklog",
-        "serverSocketRcvBufSize",
-        "serverSocketSndBufSize",
-        "serverWorkerThreads",
-        "shutdownWaitTimeSeconds",
-        "unRegisterBrokerQueueCapacity",
-        "useEpollNativeSelector",
-        "writeBufferHighWaterMark",
-        "writeBufferLowWaterMark",
-    )
-)
+# Known to Apache's name server and without a meaning here, each with its default: thread pools, a controller, Netty's
+# buffers. None depends on the machine.
+IGNORED_KEYS: dict[str, str | None] = {
+    "clientRequestThreadPoolNums": "8",
+    "clientRequestThreadPoolQueueCapacity": "50000",
+    "clusterTest": "false",
+    "controllerType": "DLedger",
+    "defaultThreadPoolNums": "16",
+    "defaultThreadPoolQueueCapacity": "10000",
+    "enableControllerInNamesrv": "false",
+    "enableShutdownGracefully": "false",
+    "productEnvName": "center",
+    "rocketmqHome": None,
+    "serverAsyncSemaphoreValue": "64",
+    "serverCallbackExecutorThreads": "0",
+    "serverNettyWorkerGroupEnable": "true",
+    "serverOnewaySemaphoreValue": "256",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "serverSelectorThreads": "3",
+    "serverSocketBacklog": "1024",
+    "serverSocketRcvBufSize": "0",
+    "serverSocketSndBufSize": "0",
+    "serverWorkerThreads": "8",
+    "shutdownWaitTimeSeconds": "30",
+    "unRegisterBrokerQueueCapacity": "3000",
+    "useEpollNativeSelector": "false",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+}
+INT32_MAX = (1 << 31) - 1
+BOUNDS = {
+    "listenPort": (0, 65_535),
+    "scanNotActiveBrokerInterval": (10, INT32_MAX),  # a scan without a pause would be all that is done
+    "waitSecondsForService": (0, INT32_MAX),
+    "serverChannelMaxIdleTimeSeconds": (0, INT32_MAX // 1000),
+}
 
 
 def home(name: str) -> str:
@@ -71,35 +79,41 @@ class NamesrvConfig:
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
     server_channel_max_idle_time_seconds: int = 120
     strict_config: bool = False
-    tls: dict[str, str] = field(default_factory=dict)  # `tls.*` keys as given
+    tls: dict[str, str] = field(default_factory=dict, repr=False)  # `tls.*` keys as given, a password too
     warnings: list[str] = field(default_factory=list, repr=False)
 
-    def update(self, values: Mapping[str, str], origin: str) -> None:
-        """Set *values* by Apache's key names.
+    def __post_init__(self) -> None:
+        """Hold every number against its bounds."""
+        for key in BOUNDS:
+            check_bounds(key, getattr(self, KEYS[key]), "NamesrvConfig")
+
+    def update(self, values: Mapping[str, str], origin: str) -> list[str]:
+        """Set *values* by Apache's key names, all of them or none; returns what there is to say about them.
 
         Raises:
             ValueError: a value does not fit its key, or a key is unknown under strictConfig.
         """
-        if "strictConfig" in values:
-            self.strict_config = values["strictConfig"].strip().lower() == "true"
+        settings: dict[str, object] = {}
+        tls: dict[str, str] = {}
+        warnings: list[str] = []
+        unknown: list[str] = []
         for key, text in values.items():
-            name = KEYS.get(key)
-            if name is not None:
-                setattr(self, name, convert(key, text.strip(), type(getattr(self, name)), origin))
-            elif key.startswith("tls."):
-                self.tls[key] = text
+            if key in KEYS:
+                settings[KEYS[key]] = convert(key, text.strip(), type(getattr(self, KEYS[key])), origin)
+            elif key in PROPERTY_NAMES:
+                check_property(key, text, origin)
+                tls[key] = text
             elif key in IGNORED_KEYS:
-                continue
+                if text.strip().lower() != (IGNORED_KEYS[key] or text.strip()).lower():
+                    warnings.append(f"{origin}: {key}={text} has no effect here: pymq does not support it")
             else:
-                self._unknown(key, origin)
-
-    def _unknown(self, key: str, origin: str) -> None:
-        near = difflib.get_close_matches(key, [*KEYS, *IGNORED_KEYS], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        message = f"{origin}: {key} is not a key of the name server{hint}"
-        if self.strict_config:
-            raise ValueError(message)
-        self.warnings.append(message)
+                unknown.append(unknown_key(key, origin))
+        if unknown and settings.get("strict_config", self.strict_config):
+            raise ValueError("; ".join(unknown) + " (strictConfig=true refuses unknown keys)")
+        for name, value in settings.items():
+            setattr(self, name, value)
+        self.tls |= tls
+        return warnings + unknown
 
     def protected(self) -> frozenset[str]:
         """Keys that a request must not change."""
@@ -108,6 +122,24 @@ class NamesrvConfig:
     def to_properties(self) -> dict[str, str]:
         """Every key with its value, as text."""
         return {key: render(getattr(self, name)) for key, name in KEYS.items()}
+
+
+def unknown_key(key: str, origin: str) -> str:
+    """What to say of a key that the name server does not have."""
+    near = difflib.get_close_matches(key, [*KEYS, *IGNORED_KEYS, *PROPERTY_NAMES], 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{origin}: {key} is not a key of the name server{hint}"
+
+
+def check_bounds(key: str, value: int, origin: str) -> None:
+    """Refuse a number that its key does not take.
+
+    Raises:
+        ValueError: names it and its bounds.
+    """
+    low, high = BOUNDS[key]
+    if not low <= value <= high:
+        raise ValueError(f"{origin}: {key}={value}: it lies between {low:,} and {high:,}")
 
 
 def camel(name: str) -> str:
@@ -123,12 +155,14 @@ def render(value: object) -> str:
 def convert(key: str, text: str, kind: type, origin: str) -> object:
     """*text* as a value of *kind*."""
     if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{origin}: {key}={text}: true or false was expected")
-        return text.lower() == "true"
+        try:
+            return java_properties.parse_bool(text)
+        except ValueError:
+            raise ValueError(f"{origin}: {key}={text}: true or false was expected") from None
     if kind is int:
         if not re.fullmatch(r"-?\d+", text):
             raise ValueError(f"{origin}: {key}={text}: a whole number was expected")
+        check_bounds(key, int(text), origin)
         return int(text)
     return text
 
@@ -145,12 +179,16 @@ def load(path: str | None, overrides: Mapping[str, str] | None = None) -> Namesr
         ValueError: a file that is not there or a value that does not fit.
     """
     config = NamesrvConfig()
+    line = dict(overrides or {})
     if path is not None:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text, _ = read_text(Path(path))
         except OSError as failure:
             raise ValueError(f"{path}: {failure.strerror}; give -c a properties file that can be read") from failure
-        config.update(java_properties.to_dict(text), path)
+        # Whether the file is read strictly is the command line's to say, too.
+        strict = {key: line[key] for key in ("strictConfig",) if key in line}
+        config.warnings += config.update(java_properties.to_dict(text) | strict, path)
         config.config_store_path = str(Path(path).absolute())
-    config.update(overrides or {}, "command line")
+    config.warnings += config.update(line, "command line")
+    config.warnings += check_tls_file(config.tls, strict=config.strict_config)
     return config

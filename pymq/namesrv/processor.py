@@ -10,6 +10,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pymq.namesrv.config import NamesrvConfig
 from pymq.namesrv.kv_config import ORDER_TOPIC_CONFIG, KvConfig
 from pymq.namesrv.registration import BrokerRegistration, read_body
 from pymq.namesrv.routes import MinBrokerIdChange, QueueData, RouteTable
+from pymq.properties_file import edit_file
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
@@ -139,7 +141,8 @@ class NamesrvProcessor:
     def broker_heartbeat(self, request: Request) -> Command:
         """BROKER_HEARTBEAT: alive, without topics."""
         command = request.command
-        self._routes.touch(needed(command, "clusterName"), needed(command, "brokerAddr"), now_ms())
+        cluster, addr = needed(command, "clusterName"), needed(command, "brokerAddr")
+        self._routes.touch(cluster, addr, request.connection, now_ms())
         return command.reply()
 
     def query_data_version(self, request: Request) -> Command:
@@ -148,7 +151,7 @@ class NamesrvProcessor:
         cluster, addr = needed(command, "clusterName"), needed(command, "brokerAddr")
         version = json_object(command)
         changed = self._routes.is_changed(cluster, addr, version)
-        self._routes.touch(cluster, addr, now_ms())
+        self._routes.touch(cluster, addr, request.connection, now_ms())
         known = self._routes.data_version(cluster, addr)
         body = b"" if known is None else json_dialect.dumps(known, standard=True)
         return command.reply(fields={"changed": str(changed).lower()}, body=body)
@@ -273,7 +276,7 @@ class NamesrvProcessor:
         if namespace is None or key is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         self._kv_config.put(namespace, key, needed(command, "value"))
-        await self._save(self._kv_config.path, self._kv_config.content())
+        await self._save_kv_config()
         return command.reply()
 
     def get_kv_config(self, request: Request) -> Command:
@@ -290,7 +293,7 @@ class NamesrvProcessor:
         """DELETE_KV_CONFIG: durable before it is answered."""
         command = request.command
         self._kv_config.delete(needed(command, "namespace"), needed(command, "key"))
-        await self._save(self._kv_config.path, self._kv_config.content())
+        await self._save_kv_config()
         return command.reply()
 
     def get_kv_list(self, request: Request) -> Command:
@@ -303,37 +306,45 @@ class NamesrvProcessor:
         return command.reply(body=json_dialect.dumps({"table": table}, standard=True))
 
     async def update_config(self, request: Request) -> Command:
-        """UPDATE_NAMESRV_CONFIG: properties text; keys that name files are refused."""
+        """UPDATE_NAMESRV_CONFIG: properties text; keys that name files are refused, all others of the file stay."""
         command = request.command
         try:
             values = java_properties.to_dict(command.body.decode("utf-8"))
             if not self._config.protected().isdisjoint(values):
                 return command.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-            self._config.update(values, f"request from {request.peer[0]}")
+            warnings = self._config.update(values, f"request from {request.peer[0]}")
         except ValueError as failure:
             return command.reply(ResponseCode.SYSTEM_ERROR, str(failure))
+        for warning in warnings:
+            log.warning("%s", warning)
         self._routes.support_acting_master = self._config.support_acting_master
         self._routes.delete_topic_with_registration = self._config.delete_topic_with_broker_registration
-        content = java_properties.render(self._config.to_properties()).encode()
-        await self._save(Path(self._config.config_store_path), content)
+        path = Path(self._config.config_store_path)
+        await self._save(path, partial(edit_file, path, values))
         return command.reply()
 
     def get_config(self, request: Request) -> Command:
         """GET_NAMESRV_CONFIG: every key with its value."""
         return request.command.reply(body=java_properties.render(self._config.to_properties()).encode())
 
-    async def _save(self, path: Path, content: bytes) -> None:
-        """Replace a file off the loop, one after another, so that the last change is what stays.
+    async def _save_kv_config(self) -> None:
+        path = self._kv_config.path
+        await self._save(path, partial(replace_file, path, self._kv_config.content()))
+
+    async def _save(self, path: Path, write: Callable[[], None]) -> None:
+        """Replace the file at *path* off the loop, one after another, so that the last change is what stays.
 
         Raises:
-            RemotingError: the disk refused; the change holds in memory only, and the asker is told so.
+            RemotingError: the disk refused, or the file cannot be edited; the change holds in memory only, and the
+                asker is told so.
         """
         async with self._saving:
             try:
-                await asyncio.to_thread(replace_file, path, content)
-            except OSError as failure:
+                await asyncio.to_thread(write)
+            except (OSError, ValueError) as failure:
                 log.error("%s: %s; the change is in memory only", path, failure)
-                remark = f"{path.name}: {failure.strerror}; the change is in memory only and gone with a restart"
+                reason = failure.strerror if isinstance(failure, OSError) else failure
+                remark = f"{path.name}: {reason}; the change is in memory only and gone with a restart"
                 raise RemotingError(ResponseCode.SYSTEM_ERROR, remark) from failure
 
 

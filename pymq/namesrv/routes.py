@@ -1,8 +1,9 @@
 """The route tables: clusters, brokers, topics and who is alive.
 
-Nothing here waits and nothing is locked: one event loop owns the tables. A registration is bound to the connection it
-came on, and only that connection can take it back, by asking or by closing. Apache queues removals and carries them out
-later, which can remove a broker that has registered again meanwhile (apache/rocketmq#11043); here there is no later.
+Nothing here waits and nothing is locked: one event loop owns the tables. A registration is bound to the connection the
+broker spoke on last, and only that connection can take it back, by asking or by closing. Apache queues removals and
+carries them out later, which can remove a broker that has registered again meanwhile (apache/rocketmq#11043); here
+there is no later.
 """
 
 from __future__ import annotations
@@ -217,11 +218,16 @@ class RouteTable:
 
     # --- liveness ----------------------------------------------------------------------------------------------
 
-    def touch(self, cluster: str, addr: str, now_ms: int) -> None:
-        """The broker at *addr* is alive."""
+    def touch(self, cluster: str, addr: str, connection: int, now_ms: int) -> None:
+        """The broker at *addr* is alive, and *connection* is the one it uses now.
+
+        # Differs: Apache leaves the registration with the connection it came on, so that the late end of an old one
+        # takes a broker away which has long been asking and beating on a new one.
+        """
         live = self.live.get((cluster, addr))
         if live is not None:
             live.last_update_ms = now_ms
+            live.connection = connection
 
     def data_version(self, cluster: str, addr: str) -> Json | None:
         """The version of the topics *addr* registered last."""

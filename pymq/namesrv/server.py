@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pymq.file_limit import raise_file_limit
 from pymq.namesrv.config import NamesrvConfig
 from pymq.namesrv.kv_config import KvConfig
 from pymq.namesrv.processor import NamesrvProcessor, now_ms
@@ -44,6 +45,7 @@ class NameServer:
         )
         self.kv_config = KvConfig(Path(self.config.kv_config_path))
         self._processor = NamesrvProcessor(self.config, self.routes, self.kv_config, self._tell)
+        raise_file_limit(log)  # before there is a transport, which looks at it once
         idle_ms = self.config.server_channel_max_idle_time_seconds * 1000
         self._server = RemotingServer(
             RemotingServerConfig(
@@ -106,7 +108,7 @@ class NameServer:
     # --- what happens by itself --------------------------------------------------------------------------------
 
     def _connection_closed(self, connection: int) -> None:
-        """A broker's connection is gone: so is the broker, unless it has registered on another one."""
+        """A broker's connection is gone: so is the broker, unless it has spoken on another one since."""
         for cluster, addr in self.routes.of_connection(connection):
             log.info("the connection of %s is closed", addr)
             self._processor.remove(cluster, addr, connection)

@@ -23,6 +23,7 @@ from pymq.remoting.config import Lane, RemotingServerConfig, TlsMode
 from pymq.remoting.dispatch import Dispatcher, Handler, Request, RpcHook, address_of
 from pymq.remoting.errors import RemotingConnectError, RemotingError
 from pymq.remoting.lanes import LanePump
+from pymq.remoting.refusals import Refusals
 
 if TYPE_CHECKING:
     from pymq._core._transport import Handed
@@ -60,6 +61,7 @@ class RemotingServer:
         self._dispatcher = Dispatcher(self._pump.send, self.transport.close_connection)
         self._calls = Calls(self.transport, Permits(config.async_semaphore_value))
         self._tls: ServerTls | None = None
+        self._refusals = Refusals()
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -117,7 +119,7 @@ class RemotingServer:
             self.closed(connection)
 
     def _tick(self, due: float) -> None:
-        """Look how late the loop is, give back what a burst left of memory, and come again."""
+        """Look how late the loop is and who was refused, give back what a burst left of memory, and come again."""
         loop = asyncio.get_running_loop()
         late_ms = round((loop.time() - due) * 1000)
         if late_ms > self.config.loop_late_ms:
@@ -125,6 +127,7 @@ class RemotingServer:
             self.loop_late_ms_max = max(self.loop_late_ms_max, late_ms)
             logger.warning("the control loop is %d ms late; the limit is %d", late_ms, self.config.loop_late_ms)
         self.transport.trim()
+        self._refusals.look(self.transport.stats(), loop.time())
         due = loop.time() + TICK_S
         self._ticker = loop.call_at(due, self._tick, due)
 

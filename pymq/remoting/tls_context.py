@@ -7,7 +7,10 @@
     tls.server.need.client.auth    none, optional, require
     tls.client.certPath, .keyPath, .keyPassword, .authServer, .trustCertPath     the same from the client's side
     tls.ciphers, tls.protocols     lists with commas
-    tls.config.file                a properties file with all but the mode; it wins
+    tls.config.file                a properties file with all but the mode and tls.enable; it wins
+
+Differs: Java takes a word it does not know for false, none or permissive, which leaves a server open that was meant to
+be closed. Here it is an error, and a `tls.` key that there is not is told like any other.
 
 Differs: test mode's certificate has an elliptic key where Netty's has RSA, because it is made with the first handshake
 and must not hold the loop up; a client that allows RSA suites only needs a certificate of your own.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import difflib
 import importlib.util
 import logging
 import re
@@ -30,6 +34,7 @@ from pathlib import Path
 
 from pymq import java_properties
 from pymq.errors import ConfigError
+from pymq.properties_file import read_text
 from pymq.remoting.config import TlsConfig, TlsMode
 
 logger = logging.getLogger(__name__)
@@ -46,7 +51,6 @@ PATHS = {
 TEXTS = {
     "tls.server.keyPassword": "server_key_password",
     "tls.client.keyPassword": "client_key_password",
-    "tls.server.need.client.auth": "server_need_client_auth",
     "tls.ciphers": "ciphers",
     "tls.protocols": "protocols",
 }
@@ -55,9 +59,15 @@ SWITCHES = {
     "tls.server.authClient": "server_auth_client",
     "tls.client.authServer": "client_auth_server",
 }
-PROCESS_KEYS = ("tls.server.mode", "tls.enable", "tls.config.file")  # not read from the file, as at Apache's
-PROPERTY_NAMES = frozenset({*PATHS, *TEXTS, *SWITCHES, *PROCESS_KEYS})
+SERVER_MODE, CLIENT_ENABLE, CONFIG_FILE = "tls.server.mode", "tls.enable", "tls.config.file"
+PROCESS_KEYS = (SERVER_MODE, CLIENT_ENABLE, CONFIG_FILE)  # not read from the file, as at Apache's
+NEED_CLIENT_AUTH = "tls.server.need.client.auth"
+PROPERTY_NAMES = frozenset({*PATHS, *TEXTS, *SWITCHES, *PROCESS_KEYS, NEED_CLIENT_AUTH})
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+WORDS = {
+    SERVER_MODE: tuple(mode.name.lower() for mode in TlsMode),
+    NEED_CLIENT_AUTH: tuple(CLIENT_AUTH),
+}
 PROTOCOLS = {
     "TLSv1": ssl.TLSVersion.TLSv1,
     "TLSv1.1": ssl.TLSVersion.TLSv1_1,
@@ -70,27 +80,42 @@ def tls_config(properties: Mapping[str, str], base: TlsConfig | None = None) -> 
     """*base* (the defaults) changed by RocketMQ's properties; keys that are not TLS's are not looked at.
 
     Raises:
-        ConfigError: a mode that is none.
+        ConfigError: a value that its key does not take.
     """
     changes = from_properties(properties)
-    if "tls.server.mode" in properties:
-        mode = properties["tls.server.mode"].strip().upper()
-        if mode not in TlsMode.__members__:
-            raise ConfigError(f"tls.server.mode is {mode.lower()!r}; it can be disabled, permissive or enforcing")
-        changes["server_mode"] = TlsMode[mode]
-    if "tls.enable" in properties:
-        changes["client_enable"] = truth(properties["tls.enable"])
-    if "tls.config.file" in properties:
-        changes["config_file"] = path_of(properties["tls.config.file"])
+    if SERVER_MODE in properties:
+        changes["server_mode"] = TlsMode[word_of(SERVER_MODE, properties[SERVER_MODE]).upper()]
+    if CLIENT_ENABLE in properties:
+        changes["client_enable"] = switch_of(CLIENT_ENABLE, properties[CLIENT_ENABLE])
+    if CONFIG_FILE in properties:
+        changes["config_file"] = path_of(properties[CONFIG_FILE])
     return dataclasses.replace(base or TlsConfig(), **changes)  # type: ignore[arg-type]
 
 
 def with_file(config: TlsConfig) -> TlsConfig:
-    """*config* changed by its `tls.config.file`, if there is one."""
+    """*config* changed by its `tls.config.file`, if there is one.
+
+    Raises:
+        ConfigError: it cannot be read, or has a value that its key does not take.
+    """
     if config.config_file is None or not config.config_file.is_file():
         return config
-    properties = java_properties.to_dict(config.config_file.read_text(encoding="utf-8"))
+    properties = {item.key: item.value for item in read_properties(config.config_file)}
     return dataclasses.replace(config, **from_properties(properties))  # type: ignore[arg-type]
+
+
+def read_properties(path: Path) -> list[java_properties.Property]:
+    """Every property of `tls.config.file`.
+
+    Raises:
+        ConfigError: it cannot be read or is not what Java's properties look like.
+    """
+    try:
+        return java_properties.parse(read_text(path)[0])
+    except OSError as error:
+        raise ConfigError(f"{CONFIG_FILE} {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{CONFIG_FILE} {path}: {error}") from error
 
 
 def from_properties(properties: Mapping[str, str]) -> dict[str, object]:
@@ -98,15 +123,75 @@ def from_properties(properties: Mapping[str, str]) -> dict[str, object]:
     changes: dict[str, object] = {}
     changes |= {name: path_of(properties[key]) for key, name in PATHS.items() if key in properties}
     changes |= {name: properties[key].strip() or None for key, name in TEXTS.items() if key in properties}
-    changes |= {name: truth(properties[key]) for key, name in SWITCHES.items() if key in properties}
-    if changes.get("server_need_client_auth", "none") is None:
-        changes["server_need_client_auth"] = "none"
+    changes |= {name: switch_of(key, properties[key]) for key, name in SWITCHES.items() if key in properties}
+    if NEED_CLIENT_AUTH in properties:
+        word = properties[NEED_CLIENT_AUTH].strip() or "none"
+        changes["server_need_client_auth"] = word_of(NEED_CLIENT_AUTH, word)
     return changes
 
 
-def truth(text: str) -> bool:
-    """Java's Boolean.parseBoolean."""
-    return text.strip().lower() == "true"
+def check_property(key: str, text: str, origin: str) -> None:
+    """Hold one `tls.` property against what its key takes.
+
+    Raises:
+        ConfigError: says where it stands, and what it can be.
+    """
+    try:
+        tls_config({key: text})
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+
+
+def check_tls_file(properties: Mapping[str, str], *, strict: bool) -> list[str]:
+    """What there is to say about `tls.config.file`, which is read at the start.
+
+    Raises:
+        ConfigError: a value that its key does not take, or, if *strict*, a key without effect there.
+    """
+    path = tls_config(properties).config_file
+    if path is None:
+        return []
+    if not path.is_file():
+        return [f"{CONFIG_FILE}={path} has no effect: there is no such file"] if CONFIG_FILE in properties else []
+    unknown: list[str] = []
+    for item in read_properties(path):
+        origin = f"{path}:{item.line}"
+        if item.key in PROCESS_KEYS:
+            unknown.append(f"{origin}: {item.key} has no effect in this file; set it where {CONFIG_FILE} can be set")
+        elif item.key in PROPERTY_NAMES:
+            check_property(item.key, item.value, origin)
+        else:
+            close = difflib.get_close_matches(item.key, PROPERTY_NAMES, n=1)
+            hint = f"did you mean {close[0]}?" if close else "no key looks like it; remove it"
+            unknown.append(f"{origin}: unknown key {item.key}: {hint}")
+    if unknown and strict:
+        raise ConfigError("; ".join(unknown) + " (strictConfig=true refuses keys without effect)")
+    return unknown
+
+
+def switch_of(key: str, text: str) -> bool:
+    """true or false.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        return java_properties.parse_bool(text)
+    except ValueError:
+        raise ConfigError(f"{key} is {text.strip()!r}; it can be true or false") from None
+
+
+def word_of(key: str, text: str) -> str:
+    """One of the words that *key* takes, in lower case.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    word = text.strip().lower()
+    if word not in WORDS[key]:
+        *others, last = WORDS[key]
+        raise ConfigError(f"{key} is {text.strip()!r}; it can be {', '.join(others)} or {last}")
+    return word
 
 
 def path_of(text: str) -> Path | None:
@@ -127,7 +212,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     """What a server's handshakes are made with.
 
     Raises:
-        ConfigError: files that are missing or no certificate; the text names them.
+        ConfigError: files that are missing or no certificate, or a word that is none; the text names them.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if config.test_mode_enable:
@@ -136,7 +221,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         load_chain(context, "tls.server", config.server_cert_path, config.server_key_path, config.server_key_password)
         if config.server_auth_client:
             load_trust(context, "tls.server", config.server_trust_cert_path)
-            context.verify_mode = CLIENT_AUTH.get(config.server_need_client_auth.lower(), ssl.CERT_NONE)
+            context.verify_mode = CLIENT_AUTH[word_of(NEED_CLIENT_AUTH, config.server_need_client_auth)]
     restrict(context, config)
     return context
 

@@ -22,6 +22,7 @@ from typing import Self
 from pymq._core._store import Store
 from pymq.clock import Clock, SystemClock
 from pymq.errors import StoreError
+from pymq.file_limit import raise_file_limit
 from pymq.store.config import MIB, SYNC_FLUSH, SYNC_MASTER, StoreConfig
 from pymq.store.housekeeping import CleanResult, DiskProbe, Housekeeper, disk_ratio
 from pymq.store.offsets import OffsetStore, held_here
@@ -65,7 +66,7 @@ class MessageStore:
         self._clock: Clock = clock or SystemClock()
         self._close_lock = threading.RLock()
         report = ProgressReport(self.path, terminal=progress)
-        raise_file_limit()
+        raise_file_limit(log)
         self._store = Store(self.path, config, report)
         report.finish()
         self._opened_at_ms = self._clock.now_ms()
@@ -255,18 +256,6 @@ class ProgressReport:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-def raise_file_limit() -> tuple[int, int]:
-    """Raise the number of files this process may open to what it is allowed; the limits then in force."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard or (hard == resource.RLIM_INFINITY and soft != hard):
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            log.info("open files limit raised from=%d to=%d", soft, hard)
-        except (ValueError, OSError) as error:
-            log.warning("open files limit stays soft=%d hard=%d error=%s", soft, hard, error)
-    return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def durability_line(config: StoreConfig) -> str:

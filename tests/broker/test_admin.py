@@ -331,6 +331,32 @@ def test_configuration_is_shown_changed_and_kept(broker, wire):
         assert answer.code == code, answer.remark
 
 
+def test_a_key_password_is_neither_shown_nor_logged_nor_lost(tmp_path, caplog):
+    """Goal: a password stays in the file. Method: ask for it, change it, send back what was shown; log and file."""
+    config = pymq.BrokerConfig(
+        listen_port=0,
+        namesrv_listen_port=0,
+        store_path_root_dir=str(tmp_path),
+        store=SMALL,
+        tls={"tls.server.keyPassword": "s3cret"},
+    )
+    kept = tmp_path / "config" / "broker.properties"
+    with caplog.at_level("DEBUG"), pymq.Broker(config).running() as running, Wire(running.config.listen_port) as wire:
+        shown = wire.call(RequestCode.GET_BROKER_CONFIG).body.decode()
+        assert "tls.server.keyPassword=******\n" in shown
+        changes = b"tls.server.keyPassword=s3cret-2\ninnerClientAuthenticationCredentials=s3cret-3\n"
+        assert wire.call(RequestCode.UPDATE_BROKER_CONFIG, {}, changes).code == ResponseCode.SUCCESS
+        assert kept.read_bytes() == changes
+        kept.chmod(0o600)
+        again = b"tls.server.keyPassword=******\ntraceOn=false\n"
+        assert wire.call(RequestCode.UPDATE_BROKER_CONFIG, {}, again).code == ResponseCode.SUCCESS
+        assert kept.read_bytes() == changes + b"traceOn=false\n"
+        assert kept.stat().st_mode & 0o777 == 0o600
+        shown += wire.call(RequestCode.GET_BROKER_CONFIG).body.decode()
+    assert "kept for the next start key=tls.server.keyPassword value=******" in caplog.text
+    assert "s3cret" not in shown + caplog.text + repr(config)
+
+
 def test_taking_the_write_permission_away_shows_in_the_route_and_comes_back(broker, wire):
     """Goal: a broker can be drained. Method: the route after each change."""
     create_topic(wire, "permitted", 1)

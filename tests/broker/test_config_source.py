@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.cli import load_config, parse_arguments, render
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
@@ -165,11 +166,77 @@ def test_keys_that_no_release_reads_are_explained_also_when_strict(key):
     assert "did you mean" not in warning
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"), [("tls.server.mod", "tls.server.mode"), ("tls.server.certpath", "tls.server.certPath")]
+)
+def test_a_misspelled_tls_key_is_told_and_refused_when_strict(key, meant):
+    """Goal: no server open that was meant to be closed. Method: keys nearly right; strict, not, and at run time."""
+    (warning,) = given(**{key: "x"}).warnings
+    assert f"did you mean {meant}?" in warning
+    with pytest.raises(ConfigError, match=f"did you mean {meant}"):
+        given(**{key: "x", "strictConfig": "true"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "choices"),
+    [
+        ("tls.server.mode", "enforce", "disabled, permissive or enforcing"),
+        ("tls.server.need.client.auth", "requre", "none, optional or require"),
+        ("tls.test.mode.enable", "flase", "true or false"),
+        ("tls.server.authClient", "ture", "true or false"),
+        ("tls.enable", "yes", "true or false"),
+    ],
+)
+def test_a_misspelled_tls_value_is_refused_with_its_choices(key, value, choices):
+    """Goal: a word nobody knows is not taken for false. Method: the error's place, key, value and choices."""
+    with pytest.raises(ConfigError, match=f"here: {key} is '{value}'; it can be {choices}"):
+        given(**{key: value})
+
+
+def test_a_misspelled_key_in_the_tls_file_is_told_and_refused_when_strict(tmp_path):
+    """Goal: the file that wins is looked at. Method: no file, a typing error, a key of the process, a wrong value."""
+    file = tmp_path / "tls.properties"
+
+    def warnings(*more):
+        return load_config(parse_arguments([f"tls.config.file={file}", *more]), {}).warnings
+
+    assert any("no such file" in warning for warning in warnings())
+    file.write_text("tls.server.keyPasword=x\ntls.server.mode=enforcing\n")
+    found = warnings()
+    assert f"{file}:1: unknown key tls.server.keyPasword: did you mean tls.server.keyPassword?" in found
+    assert any(f"{file}:2: tls.server.mode has no effect" in warning for warning in found)
+    with pytest.raises(ConfigError, match="keyPasword"):
+        warnings("strictConfig=true")
+    file.write_text("tls.server.authClient=ture\n")
+    with pytest.raises(ConfigError, match=r"tls\.properties:1: tls\.server\.authClient is 'ture'"):
+        warnings()
+
+
 def test_certificates_that_are_not_used_are_said():
     """Goal: nobody believes in a certificate that is not served. Method: with and without the test mode."""
     files = {"tls.server.certPath": "/c", "tls.server.keyPath": "/k"}
     assert any("tls.test.mode.enable" in warning for warning in given(**files).warnings)
     assert given(**files, **{"tls.test.mode.enable": "false"}).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("action", "instead"),
+    [("print", "tls.server.keyPassword=******\n"), ("important", ""), ("explain", "******  [here]\n")],
+)
+def test_a_password_is_not_printed(action, instead):
+    """Goal: a terminal is no place for it. Method: -p, -m and --explain, also of a key misspelled or without effect."""
+    loaded = given(
+        **{"tls.server.keyPassword": "s3cret", "tls.server.keyPasword": "s3cret", "initAuthenticationUser": "s3cret"}
+    )
+    printed = render(action, loaded)
+    assert "s3cret" not in printed + " ".join(loaded.warnings)
+    assert instead in printed
+
+
+def test_a_printed_password_is_not_taken_for_the_password():
+    """Goal: what -p printed is not believed blindly. Method: the mask as a value."""
+    with pytest.raises(ConfigError, match=r"here: tls\.server\.keyPassword is \*{6}, which is how it is printed"):
+        given(**{"tls.server.keyPassword": "******"})
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):

@@ -6,10 +6,9 @@ import logging
 
 import pytest
 
-from pymq import java_properties
 from pymq.broker.cli import load_config, parse_arguments
 from pymq.broker.config_source import read_config_file
-from pymq.broker.config_update import LIVE, changed_config, edit_properties, keep_changes
+from pymq.broker.config_update import LIVE, changed_config, keep_changes
 from pymq.errors import ConfigError
 from tests.broker.fakes import FakeBroker
 
@@ -40,7 +39,16 @@ def test_what_retention_looks_at_is_live(broker):
         changed_config(broker, {"diskSpaceWarningLevelRatio": "50"})
 
 
-@pytest.mark.parametrize("changes", [{"brokerPermision": "4"}, {"brokerPermission": "x"}, {"brokerPermission": "8"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"brokerPermision": "4"},
+        {"brokerPermission": "x"},
+        {"brokerPermission": "8"},
+        {"tls.server.mod": "enforcing"},
+        {"tls.server.mode": "enforce"},
+    ],
+)
 def test_a_change_that_cannot_be_changes_nothing(broker, changes):
     """Goal: all or nothing. Method: a good change beside an unknown key, a wrong type and a value out of bounds."""
     with pytest.raises(ConfigError):
@@ -50,19 +58,6 @@ def test_a_change_that_cannot_be_changes_nothing(broker, changes):
 def test_a_known_key_without_effect_is_shown_afterwards(broker):
     """Goal: what was said is not lost. Method: a key of access control."""
     assert changed_config(broker, {"aclEnable": "true"}).others == {"aclEnable": "true"}
-
-
-def test_a_file_keeps_its_comments_and_other_lines():
-    """Goal: an administrator's file stays his. Method: comments, repeated keys, continued lines, escapes."""
-    text = "# head\nbrokerName=a\n\nlistenPort = 1 \\\n  2\n! note\nbrokerName : b\nlast=1"
-    edited = edit_properties(text, {"listenPort": "99", "brokerName": "c", "new": " lead\\slash"})
-    assert edited == "# head\n\nlistenPort=99\n! note\nbrokerName=c\nlast=1\nnew=\\ lead\\\\slash\n"
-    assert java_properties.to_dict(edited) == {
-        "listenPort": "99",
-        "brokerName": "c",
-        "last": "1",
-        "new": " lead\\slash",
-    }
 
 
 def test_changes_are_kept_in_the_file_given_or_in_the_store(broker, tmp_path):
@@ -103,13 +98,6 @@ def test_a_file_in_latin_1_can_be_changed(broker, tmp_path):
     assert given.read_bytes() == "# für alle\nbrokerName=b\n".encode("iso-8859-1")
     keep_changes(broker, {"brokerClusterName": "集群😀"})
     assert {item.key: item.value for item in read_config_file(given)}["brokerClusterName"] == "集群😀"
-
-
-@pytest.mark.parametrize("letter", ["\f", "\x85", "\u2028", "\x1c"])
-def test_lines_end_where_java_ends_them(letter):
-    """Goal: the new value takes the old one's place. Method: letters at which only Python ends a line, in a comment."""
-    edited = edit_properties(f"# a{letter}b\ntraceOn=true\nlast=1\n", {"traceOn": "false"})
-    assert edited == f"# a{letter}b\ntraceOn=false\nlast=1\n"
 
 
 def test_what_takes_effect_at_the_next_start_is_not_called_live():

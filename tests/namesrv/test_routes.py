@@ -91,7 +91,7 @@ def test_silence_expires_and_a_heartbeat_keeps_alive() -> None:
     routes.register(broker(), connection=1, now_ms=0)
     routes.register(broker("10.0.0.3:10911", name="broker-b", heartbeat_timeout_ms=1000), connection=2, now_ms=0)
     assert routes.expired(HEARTBEAT_TIMEOUT_MS) == [((CLUSTER, "10.0.0.3:10911"), 2)]
-    routes.touch(CLUSTER, "10.0.0.3:10911", HEARTBEAT_TIMEOUT_MS)
+    routes.touch(CLUSTER, "10.0.0.3:10911", connection=3, now_ms=HEARTBEAT_TIMEOUT_MS)
     assert routes.expired(HEARTBEAT_TIMEOUT_MS) == []
     assert [addr for (_, addr), _ in routes.expired(HEARTBEAT_TIMEOUT_MS + 1)] == ["10.0.0.1:10911"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import struct
 import zlib
@@ -14,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from pymq.namesrv.config import NamesrvConfig
+from pymq.namesrv.config import NamesrvConfig, load
 from pymq.namesrv.registration import write_compressed
 from pymq.namesrv.server import NameServer
 from pymq.remoting.command import Command
 from tests.interop.differential.wire import Reply, Wire
+from tests.remoting.conftest import until
 
 FRAMES = Path(__file__).resolve().parent.parent / "data" / "golden-frames" / "json"
-REGISTER, UNREGISTER, ROUTE, CLUSTER_INFO, QUERY_VERSION = 103, 104, 105, 106, 322
+REGISTER, UNREGISTER, ROUTE, CLUSTER_INFO, QUERY_VERSION, BROKER_HEARTBEAT = 103, 104, 105, 106, 322, 904
 BROKER = {
     "brokerName": "broker-a",
     "brokerAddr": "127.0.0.1:10911",
@@ -165,17 +167,26 @@ async def test_a_stale_unregister_and_a_stale_close_leave_the_fresh_registration
         unregister = {key: BROKER[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
         assert (await in_thread(old.ask, UNREGISTER, unregister)).code == 0
         old.close()
-        for _ in range(50):
-            if len(list(server.server.connections())) == 1:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: len(list(server.server.connections())) == 1)
         assert "A" in server.routes.topics
         new.close()
-        for _ in range(200):
-            if not server.routes.topics:
-                break
-            await asyncio.sleep(0.02)
-        assert server.routes.topics == {}
+        await until(lambda: not server.routes.topics)
+
+
+@pytest.mark.parametrize("code", [QUERY_VERSION, BROKER_HEARTBEAT])
+async def test_the_end_of_an_old_connection_leaves_a_broker_that_is_alive_on_another(tmp_path: Path, code: int) -> None:
+    """Goal: a route does not vanish under a living broker. Method: registered on one, alive on the other; each ends."""
+    async with running(tmp_path) as (server, address):
+        old, new = await in_thread(Wire, address), await in_thread(Wire, address)
+        await in_thread(register, old, body("A", "B"))
+        fields = {key: BROKER[key] for key in ("brokerName", "brokerAddr", "clusterName", "brokerId")}
+        version = json.dumps({"counter": 1, "timestamp": 1, "stateVersion": 0}).encode()
+        assert (await in_thread(new.ask, code, fields, version)).code == 0
+        old.close()
+        await until(lambda: len(list(server.server.connections())) == 1)
+        assert "A" in server.routes.topics
+        new.close()
+        await until(lambda: not server.routes.topics)
 
 
 async def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path) -> None:
@@ -250,7 +261,13 @@ async def test_order_configuration_is_in_the_route_only_when_switched_on(tmp_pat
 
 @pytest.mark.parametrize(
     ("update", "code"),
-    [(b"kvConfigPath=/tmp/x", 16), (b"listenPort=abc", 1), (b"orderMessageEnable=perhaps", 1), (b"\xff\xfe", 1)],
+    [
+        (b"kvConfigPath=/tmp/x", 16),
+        (b"listenPort=abc", 1),
+        (b"supportActingMaster=true\norderMessageEnable=perhaps", 1),
+        (b"scanNotActiveBrokerInterval=0", 1),
+        (b"\xff\xfe", 1),
+    ],
 )
 async def test_bad_configuration_updates_are_refused(tmp_path: Path, update: bytes, code: int) -> None:
     """Bad configuration updates are refused."""
@@ -260,6 +277,38 @@ async def test_bad_configuration_updates_are_refused(tmp_path: Path, update: byt
         assert (await in_thread(wire.ask, 318, {}, update)).code == code
         assert server.config.to_properties() == before
         wire.close()
+
+
+async def test_an_update_leaves_the_rest_of_the_operators_file(tmp_path: Path) -> None:
+    """Goal: TLS is still on after a restart. Method: comments, tls. keys and ignored keys around one that changes."""
+    file = tmp_path / "production.conf"
+    before = (
+        f"# production\nlistenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\n"
+        "tls.server.mode=permissive\norderMessageEnable=false\nserverWorkerThreads=16\nunheardOf=1\n"
+    )
+    file.write_text(before)
+    async with NameServer(load(str(file))) as server:
+        wire = await in_thread(Wire, f"127.0.0.1:{server.port}")
+        assert (await in_thread(wire.ask, 318, {}, b"orderMessageEnable=true\n")).code == 0
+        assert file.read_text() == before.replace("Enable=false", "Enable=true")
+        wire.close()
+
+
+async def test_a_low_soft_limit_on_open_files_does_not_close_clients(tmp_path: Path) -> None:
+    """Goal: a name server of its own serves more than 1,000 clients. Method: a low limit, more connections than it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        async with running(tmp_path) as (server, address):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+            host, _, port = address.rpartition(":")
+            sockets = [socket.create_connection((host, int(port))) for _ in range(300)]
+            await until(lambda: server.server.transport.stats()["accepted"] == 300)
+            assert server.server.transport.stats()["refused"] == 0
+            for client in sockets:
+                client.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_unknown_code_and_missing_field_leave_the_connection(tmp_path: Path) -> None:

@@ -394,3 +394,26 @@ def test_an_address_in_use_is_an_error_that_names_it(served: Served):
             await second.stop(0)
 
     asyncio.run(scenario())
+
+
+def test_refused_connections_are_told_and_not_one_by_one(served: Served, caplog):
+    """Goal: an operator learns of a full server. Method: two connections too many; then more, sooner than is told."""
+
+    async def scenario() -> None:
+        config = RemotingServerConfig(tls=PLAIN, transport=TransportConfig(reactors=1, connections_max=1))
+        async with served(server_config=config) as (server, _, address):
+            host, _, port = address.rpartition(":")
+            writers = []
+            for expected in (2, 5):
+                while server.transport.stats()["refused"] < expected:
+                    _, writer = await asyncio.open_connection(host, int(port))
+                    writers.append(writer)
+                    await asyncio.sleep(0.01)
+                await until(lambda: "were refused" in caplog.text)
+            await asyncio.sleep(0.6)
+            for writer in writers:
+                writer.close()
+
+    with caplog.at_level(logging.WARNING, "pymq.remoting"):
+        asyncio.run(scenario())
+    assert caplog.text.count("connections were refused") == 1

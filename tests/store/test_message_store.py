@@ -12,7 +12,8 @@ import pytest
 
 import pymq
 from pymq.clock import ManualClock, SystemClock
-from pymq.store.message_store import ProgressReport, budget_line, raise_file_limit
+from pymq.file_limit import raise_file_limit
+from pymq.store.message_store import ProgressReport, budget_line
 
 SMALL = {
     "mapped_file_size_commit_log": 65_537,
@@ -80,7 +81,7 @@ def test_the_limit_on_open_files_is_raised_and_printed(caplog):
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
     try:
         with caplog.at_level(logging.INFO, "pymq.store"):
-            assert raise_file_limit() == (hard, hard)
+            assert raise_file_limit(logging.getLogger("pymq.store")) == (hard, hard)
         if lowered < hard:
             assert f"open files limit raised from={lowered} to={hard}" in caplog.text
         line = budget_line(pymq.StoreConfig(transient_store_pool_enable=True, transient_store_pool_size=3))

@@ -12,6 +12,7 @@ from pymq.broker.config_update import FORBIDDEN, changed_config, keep_changes
 from pymq.broker.data_version import DataVersion
 from pymq.broker.request_fields import text_field
 from pymq.broker.runtime_info import broker_info, store_info
+from pymq.broker.secret_values import is_mask, masked
 from pymq.errors import ConfigError
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
@@ -61,7 +62,9 @@ class BrokerAdmin:
             changes = java_properties.to_dict(request.command.body.decode("utf-8"))
         except ValueError as error:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}") from error
-        log.info("configuration change asked for changes=%s peer=%s", changes, request.peer)
+        # Who sends back what was shown to him does not mean to change the secret.
+        changes = {key: value for key, value in changes.items() if not is_mask(key, value)}
+        log.info("configuration change asked for changes=%s peer=%s", masked(changes), request.peer)
         if FORBIDDEN & changes.keys():
             raise RemotingError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         try:
@@ -74,9 +77,9 @@ class BrokerAdmin:
         return request.command.reply()
 
     async def show_config(self, request: Request) -> Command:
-        """Every setting, as properties, sorted."""
+        """Every setting, as properties, sorted; secrets masked, since whoever can connect can ask."""
         version = json_dialect.dumps(self._version.to_json(), standard=True).decode()
-        text = java_properties.render(all_properties(self._broker.config))
+        text = java_properties.render(masked(all_properties(self._broker.config)))
         return request.command.reply(fields={"version": version}, body=text.encode("utf-8"))
 
     async def runtime_info(self, request: Request) -> Command:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pymq.broker.config_source import all_properties
 from pymq.broker.dumps import LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN
 from pymq.broker.request_fields import integer_field, text_field
+from pymq.broker.secret_values import is_secret
 from pymq.errors import StoreError
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import OwnRequestCode, ResponseCode
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pymq.broker.controller import Broker
 
 POSITION_WAIT_S, POSITION_POLL_S = 10.0, 0.002
-SECRET_WORDS = ("password", "secret", "accesskey", "credential")  # of settings that do not leave the broker
 
 log = logging.getLogger("pymq.broker")
 
@@ -169,8 +169,4 @@ class DumpAdmin:
 
 def shown_properties(properties: dict[str, str]) -> dict[str, str]:
     """The settings that may stand in a file beside the messages: without passwords."""
-    return {
-        name: value
-        for name, value in properties.items()
-        if not any(word in name.lower().replace("_", "") for word in SECRET_WORDS)
-    }
+    return {name: value for name, value in properties.items() if not is_secret(name)}
