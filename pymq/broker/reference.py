@@ -27,6 +27,20 @@ and a key that nobody knows is a warning with a suggestion (an error with `stric
 and in `tls.config.file`; what they do stands in `pymq/remoting/tls_context.py`. *live* keys can be changed while the
 broker runs (`updateBrokerConfig`); others are kept in the file for the next start.
 
+## Who can reach it
+
+| started with | name server | listens on |
+|---|---|---|
+| nothing (ports, paths and other keys on the command line change nothing here) | its own, in this process | loopback |
+| `NAMESRV_ADDR` in the environment, loopback addresses or `localhost` only | that one | loopback |
+| `NAMESRV_ADDR` with any other address, or `-n` (`namesrvAddr`) | those | every address, with a warning |
+| `-c FILE` or `brokerIP1` | as they say | every address |
+| `bindAddress` | as said | that one |
+
+A broker that joins a name server outside is part of a cluster and has to be reachable; `bindAddress` restricts it.
+
+## Keys
+
 | key | default | unit | bounds | |
 |---|---|---|---|---|
 """
