@@ -5,7 +5,7 @@ what waits for the disk runs in a small executor.
 
     controller     a broker: opened and closed in order          cli, watchdog, running   around it
     config, config_source, known_keys, config_update,            settings, and where they come from
-    secret_values                                                those that are not shown
+    secret_values, reach                                         those that are not shown; who can reach a broker
     topics, topic_config, system_topics, attributes              topics.json
     groups, offsets, config_file, data_version                   subscriptionGroup.json, consumerOffset.json
     clients, subscriptions                                       who is connected, from heartbeats

@@ -1,7 +1,8 @@
 """`python -m pymq.broker`: options as `mqbroker` has them, configuration printed and explained, a clean start and stop.
 
     -c FILE      properties file, as Apache RocketMQ's broker.conf
-    -n ADDRS     name servers, host:port;host:port; without any, one runs inside this process
+    -n ADDRS     name servers, host:port;host:port; without any, one runs inside this process. Who joins others
+                 listens on every address, unless bindAddress says otherwise
     -p           print every setting and exit
     -m           print the important ones and exit
     --explain    print each setting with where its value came from, and exit
@@ -21,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pymq.broker.config import VIP_PORT_DISTANCE
+from pymq.broker.config import ANY_ADDRESS, VIP_PORT_DISTANCE, BrokerConfig
 from pymq.broker.config_source import (
     KEPT_FILE,
     Given,
@@ -34,6 +35,7 @@ from pymq.broker.config_source import (
     important_properties,
     read_config_file,
 )
+from pymq.broker.reach import decide_reach
 from pymq.broker.secret_values import masked
 from pymq.errors import ConfigError, PymqError
 
@@ -106,6 +108,7 @@ def load_config(options: Options, environment: Mapping[str, str]) -> LoadedConfi
         file = read_config_file(kept) if kept.exists() else []
     loaded = build_config([*said, *file, *options.given], config_path=options.config_file)
     check_files(loaded)
+    decide_reach(loaded)
     loaded.config = loaded.config.resolved()
     return loaded
 
@@ -162,17 +165,20 @@ async def serve(loaded: LoadedConfig) -> int:
     try:
         print(ready_line(broker.config.broker_name, broker.address, broker.namesrv_addr), flush=True)
         config = broker.config
-        vip = config.listen_port - VIP_PORT_DISTANCE
-        print(
-            f"store {broker.store_path}, listening on {config.bind_address}:{config.listen_port} (VIP {vip})",
-            flush=True,
-        )
+        print(f"store {broker.store_path}, {listening_words(config)}", flush=True)
         await stop.wait()
         log.info("stopping")
     finally:
         await broker.stop()
         watchdog.stop()
     return 0
+
+
+def listening_words(config: BrokerConfig) -> str:
+    """Where it listens; the address of every address is not one that everybody knows."""
+    everywhere = ", that is ALL addresses; see bindAddress" if config.bind_address == ANY_ADDRESS else ""
+    vip = config.listen_port - VIP_PORT_DISTANCE
+    return f"listening on {config.bind_address}:{config.listen_port} (VIP {vip}){everywhere}"
 
 
 def ready_line(name: str, address: str, namesrv_addr: str) -> str:

@@ -69,7 +69,8 @@ class BrokerConfig(TimerSettings):
     )
     bind_address: str = setting(
         "",
-        "Address to listen on. Empty means loopback alone when nothing was configured, otherwise every address.",
+        "Address to listen on. Empty means loopback alone when nothing was configured, otherwise every address; "
+        "see [who can reach it](#who-can-reach-it).",
         alias="bindAddress",
     )
     listen_port: int = setting(

@@ -34,7 +34,8 @@ FIXED_PLACES = {
     "storeCheckpoint": "checkpoint",
     "abortFile": "abort",
 }
-ENVIRONMENT_KEYS = {"NAMESRV_ADDR": "namesrvAddr", "ROCKETMQ_HOME": "rocketmqHome"}
+NAMESRV_VARIABLE = "NAMESRV_ADDR"
+ENVIRONMENT_KEYS = {NAMESRV_VARIABLE: "namesrvAddr", "ROCKETMQ_HOME": "rocketmqHome"}
 NOT_OF_THE_STORE = {"brokerIP1", "flushConsumerOffsetInterval"}  # the broker's own; the store has its copy of them
 RATIO_KEYS = {"diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio"}
 EXPIRED_RATIO_MIN, EXPIRED_RATIO_MAX = 10, 95  # MessageStoreConfig.getDiskMaxUsedSpaceRatio

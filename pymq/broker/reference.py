@@ -29,6 +29,20 @@ broker runs (`updateBrokerConfig`); others are kept for the next start: in the f
 `config/broker.properties` of the store, which is then read instead of one. A `pymq.Broker` inside a program has the
 settings it is given.
 
+## Who can reach it
+
+| started with | name server | listens on |
+|---|---|---|
+| nothing (ports, paths and other keys on the command line change nothing here) | its own, in this process | loopback |
+| `NAMESRV_ADDR` in the environment, loopback addresses or `localhost` only | that one | loopback |
+| `NAMESRV_ADDR` with any other address, or `-n` (`namesrvAddr`) | those | every address, with a warning |
+| `-c FILE` or `brokerIP1` | as they say | every address |
+| `bindAddress` | as said | that one |
+
+A broker that joins a name server outside is part of a cluster and has to be reachable; `bindAddress` restricts it.
+
+## Keys
+
 | key | default | unit | bounds | |
 |---|---|---|---|---|
 """

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
 CLOSE_POLL_S = 0.01
+DROPPED_INTERVAL_S = 10.0  # between two words about it
 Signature = tuple[int, int, int] | None
 
 
@@ -104,11 +107,12 @@ class ServerTls:
         self._thread: LoopThread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumps: set[PumpEnd] = set()
-        self._handshaking = 0
+        self._unfinished: dict[asyncio.Task[None], tuple[str, int]] = {}  # handshakes, the oldest first
+        self._dropped_told_s = -math.inf
         self._accepting = True
         self._pair_files, self._trust_files = watched_files(self.config)
         self._seen: dict[Path, Signature] = {}
-        self._counts = {"handshakes": 0, "handshakes_failed": 0, "handshakes_refused": 0, "reloads": 0}
+        self._counts = {"handshakes": 0, "handshakes_failed": 0, "handshakes_dropped": 0, "reloads": 0}
 
     def start(self) -> None:
         """Load the files and begin to watch them. The certificate of test mode is made with the first handshake.
@@ -146,14 +150,14 @@ class ServerTls:
         if self._thread is None:
             return
         end = time.monotonic() + CLOSE_S
-        while (self._pumps or self._handshaking) and time.monotonic() < end:
+        while (self._pumps or self._tasks) and time.monotonic() < end:
             time.sleep(CLOSE_POLL_S)
         self._thread.run(self._end())
         self._thread.stop()
 
     def stats(self) -> dict[str, int]:
         """Counters by name."""
-        return {**self._counts, "handshaking": self._handshaking, "connections": len(self._pumps)}
+        return {**self._counts, "handshaking": len(self._unfinished), "connections": len(self._pumps)}
 
     # ---- on the pump's thread ------------------------------------------------------------------------------------
 
@@ -167,19 +171,39 @@ class ServerTls:
 
     def _begin(self, fd: int, peer: tuple[str, int]) -> None:
         accepted = socket.socket(fileno=fd)
-        if self._handshaking >= self.config.handshakes_max:
-            self._counts["handshakes_refused"] += 1
-            logger.warning("%d handshakes are under way; %s:%d is refused", self._handshaking, *peer)
-            accepted.close()
-            return
-        self._handshaking += 1
+        if len(self._unfinished) >= self.config.handshakes_max:
+            self._drop_oldest()
         task = asyncio.get_running_loop().create_task(self._serve(accepted, peer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._unfinished[task] = peer
+        task.add_done_callback(partial(self._done, accepted))
+
+    def _drop_oldest(self) -> None:
+        """End the handshake that has taken longest: who means it is done in a moment, who sits on it makes room."""
+        task = next(iter(self._unfinished))
+        peer = self._unfinished.pop(task)
+        task.cancel()
+        self._counts["handshakes_dropped"] += 1
+        now_s = time.monotonic()
+        if now_s >= self._dropped_told_s + DROPPED_INTERVAL_S:
+            self._dropped_told_s = now_s
+            logger.warning(
+                "%d handshakes are under way: the oldest, of %s:%d, is dropped for a new one; %d were so far",
+                self.config.handshakes_max,
+                *peer,
+                self._counts["handshakes_dropped"],
+            )
+
+    def _done(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._unfinished.pop(task, None)
+        if task.cancelled():  # perhaps before it had begun
+            accepted.close()
 
     async def _serve(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Handshake, then pump."""
         outer = ServedEnd(self._pumps)
+        joined = False
         try:
             if self._context is None:
                 self._context = server_context(self.config)
@@ -189,16 +213,18 @@ class ServerTls:
                 ssl=self._context,
                 ssl_handshake_timeout=self.config.handshake_timeout_s,
             )
+            self._unfinished.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
             await self._join(outer, peer)
+            joined = True
             self._counts["handshakes"] += 1
         except (OSError, ConfigError, ValueError, RuntimeError) as error:  # ssl.SSLError is an OSError
             self._counts["handshakes_failed"] += 1
             logger.info("TLS with %s:%d failed: %s", *peer, error)
-            if outer.transport is not None:
-                outer.transport.abort()
-            accepted.close()
         finally:
-            self._handshaking -= 1
+            if not joined:
+                if outer.transport is not None:
+                    outer.transport.abort()
+                accepted.close()
 
     async def _join(self, outer: PumpEnd, peer: tuple[str, int]) -> None:
         """Give the transport the other end."""

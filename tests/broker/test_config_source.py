@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.cli import load_config, parse_arguments, render
+from pymq.broker.cli import listening_words, load_config, parse_arguments, render
 from pymq.broker.config import BrokerConfig
 from pymq.broker.config_source import (
     BROKER_ROWS,
@@ -320,6 +320,42 @@ def test_nothing_configured_means_loopback_alone():
 def test_a_name_server_a_file_or_an_address_opens_the_broker(settings):
     """Goal: whoever configures is served. Method: each of the three alone."""
     assert BrokerConfig(**settings).resolved().bind_address == "0.0.0.0"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9876", "localhost:9876", "[::1]:9876;127.0.0.2:1;"])
+def test_a_loopback_name_server_left_in_the_environment_opens_nothing(address):
+    """Goal: "no arguments" is loopback, whatever the shell has. Method: NAMESRV_ADDR alone, names of this machine."""
+    loaded = load_config(parse_arguments([]), {"NAMESRV_ADDR": address})
+    config = loaded.config
+    assert (config.bind_address, config.broker_ip1, config.namesrv_addr) == ("127.0.0.1", "127.0.0.1", address)
+    assert loaded.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        ([], {"NAMESRV_ADDR": "192.0.2.1:9876"}),
+        ([], {"NAMESRV_ADDR": "127.0.0.1:9876;ns2:9876"}),
+        (["-n", "ns:9876"], {}),
+        (["-n", "127.0.0.1:9876"], {}),
+        (["--namesrvAddr", "127.0.0.1:9876"], {"NAMESRV_ADDR": "127.0.0.1:9876"}),
+    ],
+)
+def test_a_broker_that_joins_name_servers_opens_and_says_so(arguments, environment):
+    """Goal: nobody listens on the network unawares. Method: the address, and a warning with the way out."""
+    loaded = load_config(parse_arguments(arguments), environment)
+    assert loaded.config.bind_address == "0.0.0.0"
+    (warning,) = loaded.warnings
+    assert "listens on ALL addresses" in warning
+    assert "set bindAddress" in warning
+    assert "0.0.0.0:10911 (VIP 10909), that is ALL addresses" in listening_words(loaded.config)
+
+
+@pytest.mark.parametrize("key", ["bindAddress", "brokerIP1"])
+def test_an_address_given_is_taken_without_a_word(key):
+    """Goal: whoever chose is not warned. Method: one address beside a name server."""
+    loaded = load_config(parse_arguments(["-n", "ns:9876", f"{key}=127.0.0.1"]), {})
+    assert (loaded.config.broker_ip1, loaded.warnings) == ("127.0.0.1", [])
 
 
 def test_a_bind_address_is_also_what_clients_are_told():

@@ -236,7 +236,7 @@ def test_handshakes_that_hang_or_break_disturb_nobody(served: Served):
                 _, writer = await asyncio.open_connection("127.0.0.1", server.ports[0])
                 writer.write(HELLO)
                 writers.append(writer)
-            await until(lambda: server.tls_stats()["handshakes_refused"] == 3)
+            await until(lambda: server.tls_stats()["handshakes_dropped"] == 3)
             assert server.tls_stats()["handshaking"] <= 3
             assert (await client.invoke(address, Command(ECHO), TIMEOUT_S)).code == 0
             await until(lambda: server.tls_stats()["handshakes_failed"] == 3)  # their time is over
@@ -249,6 +249,30 @@ def test_handshakes_that_hang_or_break_disturb_nobody(served: Served):
                 each.close()
 
     asyncio.run(scenario())
+
+
+def test_peers_that_begin_a_handshake_and_wait_do_not_lock_clients_out(served: Served, caplog):
+    """Goal: one byte a connection is no denial of service. Method: as many as are allowed and more, then a client."""
+    tls = dataclasses.replace(TEST_MODE, handshakes_max=4)
+
+    async def scenario() -> None:
+        async with served(prepare, server_config=server_of(tls), client_config=TLS_CLIENT) as (server, client, address):
+            readers, writers = [], []
+            for _ in range(6):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.ports[0])
+                writer.write(HELLO[:1])
+                readers.append(reader)
+                writers.append(writer)
+            await until(lambda: server.tls_stats()["handshakes_dropped"] == 2)
+            assert (await client.invoke(address, Command(ECHO), TIMEOUT_S)).code == 0
+            counts = server.tls_stats()
+            assert (counts["handshakes"], counts["handshakes_dropped"], counts["handshaking"]) == (1, 3, 3)
+            await until(lambda: sum(reader.at_eof() or reader.exception() is not None for reader in readers) == 3)
+            for writer in writers:
+                writer.close()
+
+    asyncio.run(scenario())
+    assert caplog.text.count("is dropped for a new one") == 1
 
 
 def test_a_client_that_hangs_up_is_gone_everywhere(served: Served):
