@@ -86,5 +86,6 @@ void pymq_transport_stats(const struct pymq_transport *transport, struct pymq_tr
         stats->lane_refused[i] = atomic_load_explicit(&lane->refused, memory_order_relaxed);
         stats->lane_expired[i] = atomic_load_explicit(&lane->expired, memory_order_relaxed);
         stats->lane_taken[i] = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+        stats->lane_running[i] = atomic_load_explicit(&lane->running, memory_order_relaxed);
     }
 }

@@ -3,8 +3,9 @@
 
 #define RESPONSE_SYSTEM_BUSY 2
 #define HEADER_SIZE_MASK 0xffffff
-/* A header only Python can read costs the control loop about 100 ns a byte. One with the longest properties there are,
- * all of it escapes, has 192 KiB; beyond this no client's header lies, and its connection is closed. */
+/* A header only Python can read costs the control loop about 100 ns a byte; where it costs more Python has a limit of
+ * its own (FORGIVEN_HEADER_SIZE_MAX). One with the longest properties there are, all of it escapes, has 192 KiB; beyond
+ * this no client's header lies, and its connection is closed. */
 #define UNREADABLE_HEADER_SIZE_MAX (256 * 1024)
 
 /* Of a frame whose prefix is there; more than the frame has when it lies. */

@@ -111,19 +111,22 @@ static void lane_append(struct pymq_transport *transport, struct lane *lane, str
     atomic_fetch_add(&transport->waiting, 1);
 }
 
-/* Which limit of `lane` one more frame of `size` bytes would exceed, as the words of a remark; 0 for none. A frame is
+/* Which limit of `lane` one more frame of `size` bytes would exceed, as the words of a remark; 0 for none. What was
+ * taken and is not answered counts: otherwise whoever takes moves the queue to where nothing bounds it. A frame is
  * never refused by an empty lane, however large it is. */
 static int lane_refusal(const struct pymq_transport *transport, enum pymq_lane which, const struct lane *lane,
                         size_t size, char *remark) {
-    int64_t waiting = atomic_load_explicit(&lane->waiting, memory_order_relaxed);
+    int64_t held = atomic_load_explicit(&lane->waiting, memory_order_relaxed) +
+                   atomic_load_explicit(&lane->running, memory_order_relaxed);
+    int64_t bytes = lane->bytes + atomic_load_explicit(&lane->running_bytes, memory_order_relaxed);
     int64_t count_max = transport->config.lane_count_max[which], bytes_max = transport->config.lane_bytes_max[which];
     const char *words = "[REJECTREQUEST]system busy, start flow control for a while";
-    if (waiting >= count_max)
+    if (held >= count_max)
         return snprintf(remark, REMARK_SIZE, "%s: lane %s holds %lld of %lld requests", words, lane_names[which],
-                        (long long)waiting, (long long)count_max);
-    if (waiting > 0 && lane->bytes + (int64_t)size > bytes_max)
+                        (long long)held, (long long)count_max);
+    if (held > 0 && bytes + (int64_t)size > bytes_max)
         return snprintf(remark, REMARK_SIZE, "%s: lane %s holds %lld of %lld bytes", words, lane_names[which],
-                        (long long)lane->bytes, (long long)bytes_max);
+                        (long long)bytes, (long long)bytes_max);
     return 0;
 }
 
@@ -233,6 +236,16 @@ struct pymq_handed *pymq_transport_take(struct pymq_transport *transport, enum p
 void pymq_handed_free(struct pymq_transport *transport, struct pymq_handed *handed) {
     (void)transport;
     handed_free(handed);
+}
+
+void pymq_transport_count_running(struct pymq_transport *transport, enum pymq_lane which, int64_t requests,
+                                  int64_t bytes) {
+    atomic_fetch_add_explicit(&transport->lanes[which].running, requests, memory_order_relaxed);
+    atomic_fetch_add_explicit(&transport->lanes[which].running_bytes, bytes, memory_order_relaxed);
+}
+
+void pymq_transport_count_expired(struct pymq_transport *transport, enum pymq_lane which) {
+    atomic_fetch_add_explicit(&transport->lanes[which].expired, 1, memory_order_relaxed);
 }
 
 /* ---- fast failure ------------------------------------------------------------------------------------------- */

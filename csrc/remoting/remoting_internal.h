@@ -173,6 +173,7 @@ struct lane {
     int64_t bytes;
     _Atomic int64_t waiting; /* written under the lock, read by anybody */
     _Atomic int64_t refused, expired, taken;
+    _Atomic int64_t running, running_bytes; /* taken, and not answered yet */
 };
 
 struct pymq_transport {

@@ -123,7 +123,8 @@ int pymq_cold_post(struct pymq_serve_reactor *state, pymq_connection_id connecti
         atomic_fetch_sub(&cold->jobs, 1);
         return PYMQ_ETOOBIG;
     }
-    struct pymq_cold_job *job = malloc(sizeof *job + frame_size);
+    size_t kept_size = pymq_pull_kept_size(frame, frame_size);
+    struct pymq_cold_job *job = malloc(sizeof *job + kept_size);
     if (job == NULL) {
         atomic_fetch_sub(&cold->jobs, 1);
         return PYMQ_ENOMEM;
@@ -142,8 +143,8 @@ int pymq_cold_post(struct pymq_serve_reactor *state, pymq_connection_id connecti
         job->get.tag_hashes = job->hashes;
     }
     job->get.program = pymq_shared_program_use(get->program); /* the subscription may go meanwhile */
-    job->frame_size = (uint32_t)frame_size;
-    memcpy(job->frame, frame, frame_size);
+    job->frame_size = (uint32_t)kept_size;
+    pymq_pull_keep(job->frame, kept_size, frame, frame_size);
     pymq_count(&state->counters.cold_reads, 1);
     pthread_mutex_lock(&cold->lock);
     *cold->last = job;

@@ -78,7 +78,8 @@ struct pymq_hold *pymq_hold_new(struct pymq_hold_table *table, const uint8_t *fr
     if (table->free_holds == NULL && !grow(table))
         return NULL;
     struct pymq_hold *hold = table->free_holds;
-    uint8_t *bytes = frame_size <= PYMQ_HOLD_FRAME_INLINE ? hold->inline_frame : malloc(frame_size);
+    size_t kept_size = pymq_pull_kept_size(frame, frame_size);
+    uint8_t *bytes = kept_size <= PYMQ_HOLD_FRAME_INLINE ? hold->inline_frame : malloc(kept_size);
     bool has_hashes = !filter->all && filter->program == NULL;
     int32_t *hashes = has_hashes ? malloc((filter->count + 1) * sizeof *hashes) : NULL;
     if (bytes == NULL || (hashes == NULL && has_hashes)) {
@@ -89,11 +90,11 @@ struct pymq_hold *pymq_hold_new(struct pymq_hold_table *table, const uint8_t *fr
     }
     table->free_holds = hold->next_of_queue;
     memset(hold, 0, offsetof(struct pymq_hold, inline_frame));
-    memcpy(bytes, frame, frame_size);
+    pymq_pull_keep(bytes, kept_size, frame, frame_size);
     if (hashes != NULL && filter->count > 0)
         memcpy(hashes, filter->hashes, filter->count * sizeof *hashes);
     hold->frame = bytes;
-    hold->frame_size = (uint32_t)frame_size;
+    hold->frame_size = (uint32_t)kept_size;
     hold->filter = (struct pymq_filter){filter->all, has_hashes ? filter->count : 0, hashes,
                                         pymq_shared_program_use(filter->program)};
     table->count++;

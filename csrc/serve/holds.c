@@ -49,7 +49,7 @@ void pymq_holds_end(struct pymq_serve_reactor *state, struct pymq_hold *list, en
     while (list != NULL) {
         struct pymq_hold *hold = list;
         list = hold->next_of_queue;
-        atomic_fetch_sub_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
+        pymq_holds_uncount(state->serve, hold->frame_size);
         pymq_count(counter, 1);
         run_again(state, hold);
         pymq_hold_free(&state->pull->table, hold);
@@ -87,17 +87,34 @@ static void look_at(struct pymq_serve_reactor *state, struct pymq_queue *queue) 
     }
 }
 
+bool pymq_holds_count(struct pymq_serve *serve, size_t frame_size) {
+    struct pymq_pull_serve *shared = serve->pull;
+    int64_t size = (int64_t)frame_size;
+    int64_t holds = atomic_fetch_add_explicit(&shared->holds, 1, memory_order_relaxed);
+    int64_t bytes = atomic_fetch_add_explicit(&shared->holds_bytes, size, memory_order_relaxed);
+    if (holds < serve->config.holds_max && bytes + size <= serve->config.holds_bytes_max)
+        return true;
+    pymq_holds_uncount(serve, frame_size);
+    return false;
+}
+
+void pymq_holds_uncount(struct pymq_serve *serve, size_t frame_size) {
+    atomic_fetch_sub_explicit(&serve->pull->holds, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&serve->pull->holds_bytes, (int64_t)frame_size, memory_order_relaxed);
+}
+
 int pymq_holds_add(struct pymq_serve_reactor *state, struct pymq_hold *hold, struct pymq_queue *queue) {
     struct pymq_pull_reactor *pull = state->pull;
     const struct pymq_serve_config *config = &state->serve->config;
-    int64_t holds = atomic_fetch_add_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
-    int status = holds < config->holds_max ? PYMQ_OK : PYMQ_ETOOBIG;
+    bool counted = pymq_holds_count(state->serve, hold->frame_size);
+    int status = counted ? PYMQ_OK : PYMQ_ETOOBIG;
     if (atomic_load_explicit(&state->serve->pull->stopping, memory_order_acquire))
         status = PYMQ_ECLOSED;
     if (status == PYMQ_OK)
         status = pymq_hold_insert(&pull->table, hold, queue);
     if (status != PYMQ_OK) {
-        atomic_fetch_sub_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
+        if (counted)
+            pymq_holds_uncount(state->serve, hold->frame_size);
         pymq_hold_free(&pull->table, hold);
         return status;
     }

@@ -139,3 +139,22 @@ int pymq_pull_expression(const struct pymq_pull_fields *fields, struct pymq_filt
     }
     return anything ? PYMQ_OK : PYMQ_EUNSUPPORTED;
 }
+
+/* ---- a frame that is kept ------------------------------------------------------------------------------------- */
+
+#define PREFIX_SIZE 8           /* the frame's size, then type and header size */
+#define SIZE_FIELD 4            /* not counted by itself */
+#define HEADER_SIZE_MASK 0xffffffu
+
+size_t pymq_pull_kept_size(const uint8_t *frame, size_t frame_size) {
+    if (frame_size < PREFIX_SIZE)
+        return frame_size;
+    size_t head = PREFIX_SIZE + (pymq_load_be32(frame + SIZE_FIELD) & HEADER_SIZE_MASK);
+    return head < frame_size ? head : frame_size;
+}
+
+void pymq_pull_keep(uint8_t *target, size_t kept_size, const uint8_t *frame, size_t frame_size) {
+    memcpy(target, frame, kept_size);
+    if (kept_size < frame_size)
+        pymq_store_be32(target, (uint32_t)(kept_size - SIZE_FIELD));
+}

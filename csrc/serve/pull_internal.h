@@ -10,7 +10,8 @@
  *
  * A held or posted pull is its frame. When it goes on, the frame is decoded again and every check made again, as Apache
  * does: so nothing that is kept over turns can be outdated, except what holds.c is told of (queues never are, they
- * outlive all). */
+ * outlive all). Of the frame the header is kept: a pull says nothing in a body, and one of megabytes would stay for a
+ * day. */
 #ifndef PYMQ_SERVE_PULL_INTERNAL_H
 #define PYMQ_SERVE_PULL_INTERNAL_H
 
@@ -79,6 +80,11 @@ int pymq_pull_fields(const struct pymq_command *command, struct pymq_pull_fields
 /* The hashes of "a || b"; `hashes` holds PYMQ_TAGS_MAX. PYMQ_OK, PYMQ_EUNSUPPORTED when only the control loop can
  * tell. */
 int pymq_pull_expression(const struct pymq_pull_fields *fields, struct pymq_filter *filter, int32_t *hashes);
+
+/* What is kept of a frame: all but the body. */
+size_t pymq_pull_kept_size(const uint8_t *frame, size_t frame_size);
+/* Copy that much, as a frame of its own. */
+void pymq_pull_keep(uint8_t *target, size_t kept_size, const uint8_t *frame, size_t frame_size);
 
 /* ---- pull_request.c ------------------------------------------------------------------------------------------- */
 
@@ -149,7 +155,7 @@ struct pymq_hold_table {
 void pymq_hold_table_init(struct pymq_hold_table *table, int64_t now_ms);
 void pymq_hold_table_destroy(struct pymq_hold_table *table);
 
-/* A slot with a copy of frame and hashes, not yet in the table; NULL when out of memory. */
+/* A slot with a copy of what is kept of the frame and of the hashes, not yet in the table; NULL when out of memory. */
 struct pymq_hold *pymq_hold_new(struct pymq_hold_table *table, const uint8_t *frame, size_t frame_size,
                                 const struct pymq_filter *filter);
 /* connection and due_ms are set. PYMQ_OK, or PYMQ_ENOMEM (the hold is still the caller's). */
@@ -175,8 +181,11 @@ int64_t pymq_hold_next_due(const struct pymq_hold_table *table);
 
 enum pymq_hold_end { PYMQ_HOLD_ARRIVAL, PYMQ_HOLD_TIME, PYMQ_HOLD_OTHER };
 
+/* Count a pull as held whose kept frame has so many bytes; false when it is one too many, and not counted. */
+bool pymq_holds_count(struct pymq_serve *serve, size_t frame_size);
+void pymq_holds_uncount(struct pymq_serve *serve, size_t frame_size);
 /* Hold the pull, unless a message has come meanwhile: then it is run again at once, without suspending. PYMQ_OK,
- * PYMQ_ETOOBIG when too many are held, PYMQ_ECLOSED when the broker stops, PYMQ_ENOMEM. */
+ * PYMQ_ETOOBIG when too many or too large ones are held, PYMQ_ECLOSED when the broker stops, PYMQ_ENOMEM. */
 int pymq_holds_add(struct pymq_serve_reactor *state, struct pymq_hold *hold, struct pymq_queue *queue);
 void pymq_holds_arrived(struct pymq_serve_reactor *state);
 void pymq_holds_check_all(struct pymq_serve_reactor *state);
@@ -243,7 +252,7 @@ struct pymq_hold_request {
 
 struct pymq_pull_serve {
     struct pymq_cold_reads *cold;
-    _Atomic int64_t holds; /* of all reactors, and on their way */
+    _Atomic int64_t holds, holds_bytes; /* of all reactors, and on their way */
     _Atomic bool stopping; /* nothing is held any more */
     _Atomic int64_t pulled_messages, pulled_bytes; /* by the control loop */
 };

@@ -120,7 +120,7 @@ static void take_hold_requests(struct pymq_serve_reactor *state, struct pymq_hol
         struct pymq_hold *hold = NULL;
         if (pymq_reactor_find(state->reactor, request->connection) != NULL)
             hold = pymq_hold_new(&state->pull->table, request->frame, request->frame_size, &request->filter);
-        atomic_fetch_sub_explicit(&state->serve->pull->holds, 1, memory_order_relaxed); /* counted again when added */
+        pymq_holds_uncount(state->serve, request->frame_size); /* counted again when added */
         bool held = false;
         if (hold != NULL) {
             hold->connection = request->connection;
@@ -184,7 +184,7 @@ void pymq_pull_closed(struct pymq_serve_reactor *state, pymq_connection_id conne
     while (list != NULL) {
         struct pymq_hold *hold = list;
         list = hold->next_of_queue;
-        atomic_fetch_sub_explicit(&state->serve->pull->holds, 1, memory_order_relaxed);
+        pymq_holds_uncount(state->serve, hold->frame_size);
         pymq_hold_free(&state->pull->table, hold);
     }
 }
@@ -336,13 +336,12 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
     int status = pymq_store_queue(serve->store, get->topic.data, get->topic.size, get->queue_id, true, &queue);
     if (status != PYMQ_OK)
         return status;
-    if (atomic_fetch_add_explicit(&serve->pull->holds, 1, memory_order_relaxed) >= serve->config.holds_max) {
-        atomic_fetch_sub_explicit(&serve->pull->holds, 1, memory_order_relaxed);
+    size_t kept_size = pymq_pull_kept_size(frame, size);
+    if (!pymq_holds_count(serve, kept_size))
         return PYMQ_ETOOBIG;
-    }
-    struct pymq_hold_request *request = malloc(sizeof *request + size);
+    struct pymq_hold_request *request = malloc(sizeof *request + kept_size);
     if (request == NULL) {
-        atomic_fetch_sub_explicit(&serve->pull->holds, 1, memory_order_relaxed);
+        pymq_holds_uncount(serve, kept_size);
         return PYMQ_ENOMEM;
     }
     request->connection = connection;
@@ -356,8 +355,8 @@ int pymq_serve_hold(struct pymq_serve *serve, pymq_connection_id connection, con
                                            .program = pymq_shared_program_use(get->program)};
     if (get->tag_hashes != NULL && get->tag_count > 0)
         memcpy(request->hashes, get->tag_hashes, get->tag_count * sizeof *request->hashes);
-    request->frame_size = (uint32_t)size;
-    memcpy(request->frame, frame, size);
+    request->frame_size = (uint32_t)kept_size;
+    pymq_pull_keep(request->frame, kept_size, frame, size);
     pthread_mutex_lock(&pull->inbox_lock);
     request->next = pull->hold_requests;
     pull->hold_requests = request;
@@ -411,6 +410,7 @@ void pymq_pull_stats(const struct pymq_serve *serve, struct pymq_serve_stats *st
     if (shared == NULL)
         return;
     stats->holds = atomic_load_explicit(&shared->holds, memory_order_relaxed);
+    stats->holds_bytes = atomic_load_explicit(&shared->holds_bytes, memory_order_relaxed);
     stats->pulled_messages += atomic_load_explicit(&shared->pulled_messages, memory_order_relaxed);
     stats->pulled_bytes += atomic_load_explicit(&shared->pulled_bytes, memory_order_relaxed);
 }

@@ -181,6 +181,7 @@ void pymq_serve_config_default(struct pymq_serve_config *config) {
     config->short_polling_ms = 1000;
     config->hold_check_ms = 5000;
     config->holds_max = 100000;
+    config->holds_bytes_max = 64 * 1024 * 1024; /* as many holds as that of a Java client's 400 bytes, and half again */
     config->parked_max = 100000;
     config->send_timeout_ms = 5000;
     config->transfer_bytes_memory = 262144;

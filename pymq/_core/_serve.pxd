@@ -69,6 +69,7 @@ cdef extern from "pymq/serve.h" nogil:
         int32_t short_polling_ms
         int32_t hold_check_ms
         int32_t holds_max
+        int64_t holds_bytes_max
         int32_t parked_max
         int32_t send_timeout_ms
         int32_t transfer_bytes_memory
@@ -280,6 +281,7 @@ cdef extern from "pymq/serve.h" nogil:
 
     struct pymq_serve_stats_s "pymq_serve_stats":
         int64_t holds
+        int64_t holds_bytes
         int64_t holds_ended_arrival
         int64_t holds_ended_time
         int64_t holds_ended_other

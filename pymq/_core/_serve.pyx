@@ -327,7 +327,8 @@ cdef class Serve(_ServeTransactions):
             with nogil:
                 pymq_serve_stats(serve, &stats)
             return {
-                "holds": stats.holds, "holds_ended_arrival": stats.holds_ended_arrival,
+                "holds": stats.holds, "holds_bytes": stats.holds_bytes,
+                "holds_ended_arrival": stats.holds_ended_arrival,
                 "holds_ended_time": stats.holds_ended_time, "holds_ended_other": stats.holds_ended_other,
                 "parked": stats.parked, "parked_late": stats.parked_late, "cold_reads": stats.cold_reads,
                 "sent_messages": stats.sent_messages, "sent_bytes": stats.sent_bytes,

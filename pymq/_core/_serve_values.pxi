@@ -115,6 +115,7 @@ cdef int fill_config(object config, pymq_serve_config *target) except -1:
     target.short_polling_ms = config.short_polling_ms
     target.hold_check_ms = config.hold_check_ms
     target.holds_max = config.holds_max
+    target.holds_bytes_max = config.holds_bytes_max
     target.parked_max = config.parked_max
     target.send_timeout_ms = config.send_timeout_ms
     target.transfer_bytes_memory = config.transfer_bytes_memory

@@ -90,6 +90,7 @@ cdef extern from "pymq/transport.h" nogil:
         int64_t *lane_refused
         int64_t *lane_expired
         int64_t *lane_taken
+        int64_t *lane_running
         int64_t buffer_bytes
 
     struct pymq_code_count:
@@ -112,6 +113,8 @@ cdef extern from "pymq/transport.h" nogil:
     int pymq_transport_wake_fd(const pymq_transport *transport)
     void pymq_transport_clear_wake(pymq_transport *transport)
     pymq_handed *pymq_transport_take(pymq_transport *transport, int lane, size_t count_max)
+    void pymq_transport_count_running(pymq_transport *transport, int lane, int64_t requests, int64_t bytes)
+    void pymq_transport_count_expired(pymq_transport *transport, int lane)
     void pymq_handed_free(pymq_transport *transport, pymq_handed *handed)
     int pymq_transport_send(pymq_transport *transport, uint64_t connection, const uint8_t *frame, size_t size)
     int pymq_transport_queue(pymq_transport *transport, uint64_t connection, const uint8_t *frame, size_t size)

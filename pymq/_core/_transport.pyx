@@ -286,6 +286,20 @@ cdef class Transport:
         return make_handed(Handed, (handed.kind, connection, peer, handed.received_us, handed.code, handed.reason, handed.fd,
                                     PyBytes_FromStringAndSize(<char *>handed.frame, handed.size)))
 
+    def count_running(self, int lane, int64_t requests, int64_t size):
+        """So many requests of *lane* more, or fewer, were taken and are not answered yet; its limits count them."""
+        if not 0 <= lane < PYMQ_LANES:
+            raise ValueError(f"lane {lane}: there are {PYMQ_LANES}")
+        if self.usable():
+            pymq_transport_count_running(self.transport, lane, requests, size)
+
+    def count_expired(self, int lane):
+        """One of them waited too long, and was answered so."""
+        if not 0 <= lane < PYMQ_LANES:
+            raise ValueError(f"lane {lane}: there are {PYMQ_LANES}")
+        if self.usable():
+            pymq_transport_count_expired(self.transport, lane)
+
     def clear_wake(self):
         """Lower wake_fd if all lanes are empty; to be called after taking."""
         pymq_transport_clear_wake(self.begin())
@@ -378,6 +392,7 @@ cdef class Transport:
             "lane_refused": tuple([stats.lane_refused[lane] for lane in range(PYMQ_LANES)]),
             "lane_expired": tuple([stats.lane_expired[lane] for lane in range(PYMQ_LANES)]),
             "lane_taken": tuple([stats.lane_taken[lane] for lane in range(PYMQ_LANES)]),
+            "lane_running": tuple([stats.lane_running[lane] for lane in range(PYMQ_LANES)]),
         }
 
     def trim(self):

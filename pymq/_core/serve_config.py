@@ -11,6 +11,7 @@ class ServeConfig:
 
     Attributes:
         native: serve natively what can be; False hands every request over (dataPlane=python).
+        holds_max, holds_bytes_max: held pulls, and the bytes of their headers together; beyond, POLLING_FULL.
         parked_max: sends of one reactor that may wait for a flush or a replica; beyond, SYSTEM_BUSY.
         send_timeout_ms: how long they wait before FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT.
         memory_bytes_max: log bytes behind its end that count as in memory.
@@ -26,6 +27,7 @@ class ServeConfig:
     short_polling_ms: int = 1000
     hold_check_ms: int = 5000
     holds_max: int = 100_000
+    holds_bytes_max: int = 64 * 1024 * 1024
     parked_max: int = 100_000
     send_timeout_ms: int = 5000
     transfer_bytes_memory: int = 262_144

@@ -375,7 +375,7 @@ class BrokerConfig(TimerSettings):
     # ---- limits --------------------------------------------------------------------------------------------------
     broker_fast_failure_enable: bool = setting(
         True,
-        "Whether requests that waited too long for Python are answered SYSTEM_BUSY.",
+        "Whether requests that waited too long for Python, or to read from disk, are answered SYSTEM_BUSY.",
         alias="brokerFastFailureEnable",
     )
     wait_time_mills_in_send_queue: int = setting(
@@ -416,7 +416,7 @@ class BrokerConfig(TimerSettings):
     )
     admin_broker_thread_pool_queue_capacity: int = setting(
         10_000,
-        "Administrative requests waiting.",
+        "Administrative requests waiting, for Python or for the disk.",
         alias="adminBrokerThreadPoolQueueCapacity",
         unit="requests",
         low=1,

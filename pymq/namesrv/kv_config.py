@@ -33,7 +33,7 @@ class KvConfig:
         if content is None:
             return
         try:
-            table = json_dialect.loads(content)["configTable"]
+            table = json_dialect.loads(content, forgiven_size_max=None)["configTable"]
             self._table = {
                 str(namespace): {str(key): str(value) for key, value in entries.items()}
                 for namespace, entries in table.items()

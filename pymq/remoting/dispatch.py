@@ -6,6 +6,7 @@ Used by the server for its clients' requests, and by the client for requests of 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -58,9 +59,16 @@ class RpcHook(Protocol):
 class Dispatcher:
     """Finds the handler of a request, runs it, and sends its answer."""
 
-    def __init__(self, send: Callable[[int, bytes], None], close: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        send: Callable[[int, bytes], None],
+        close: Callable[[int], None],
+        count_running: Callable[[Request, int], None] = lambda request, change: None,
+    ) -> None:
+        """Answer with *send*; tell *count_running* of a handler that waits, +1, and that it does no more, -1."""
         self._send = send
         self._close = close
+        self._count_running = count_running
         self._handlers: dict[int, Handler] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.hooks: list[RpcHook] = []
@@ -119,7 +127,13 @@ class Dispatcher:
             else:
                 task = asyncio.ensure_future(self.finish_later(request, answer))
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._count_running(request, 1)
+                task.add_done_callback(functools.partial(self.finished, request))
+
+    def finished(self, request: Request, task: asyncio.Task[None]) -> None:
+        """A handler that waited has ended, however."""
+        self._tasks.discard(task)
+        self._count_running(request, -1)
 
     async def finish_later(self, request: Request, awaitable: Awaitable[Command | None]) -> None:
         """Wait for the answer and send it."""

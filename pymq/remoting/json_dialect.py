@@ -2,8 +2,12 @@
 
 Its serializer (fastjson) writes map keys as they are: `{0:"ip:port"}` for a map keyed by numbers, and
 `{{"brokerName":"a","queueId":0,"topic":"T"}:{…}}` for one keyed by objects. Its reader takes those, and single quotes,
-comments, a comma too many or too few, `+5`, `007`, `5.` and `1L`. `loads` reads all of that; standard JSON, the usual
-case, goes through the standard library.
+comments, a comma too many or too few, `+5`, `007`, `5.` and `1L`. `loads` reads all of that.
+
+Three readers, for who reads here serves everybody else too late. Standard JSON, the usual case, goes through the
+standard library. So does what fastjson writes, after one regular expression has put quotes around its keys: tables of
+thousands of queues come like that. What it merely forgives is read character by character, a microsecond or more each:
+nobody writes megabytes of it by hand, and beyond a named size it is refused.
 
 `dumps` writes the dialect, or standard JSON for a peer that said `acceptStandardJsonOnly`. A map keyed by
 objects is a dict keyed by `ObjectKey`.
@@ -20,6 +24,8 @@ from typing import Any
 from pymq.remoting.errors import CodecError
 
 DEPTH_MAX = 128  # a deeper one is an attack on the stack, not a message
+FORGIVEN_SIZE_MAX = 64 * 1024  # of a text that only the patient reader reads: some 100 ms
+FORGIVEN_HEADER_SIZE_MAX = 16 * 1024  # the same of a header, of which every client can send thousands
 
 
 class ObjectKey(Mapping[str, Any]):
@@ -29,7 +35,12 @@ class ObjectKey(Mapping[str, Any]):
 
     def __init__(self, items: Mapping[str, Any]) -> None:
         self._items = dict(items)
-        self._text = dumps(dict(sorted(self._items.items())), standard=False)
+        said = [item for item in self._items.items() if item[1] is not None]
+        try:
+            said.sort()
+        except TypeError:  # names are numbers or objects, too
+            said.sort(key=repr)
+        self._text = repr(said)
 
     def __getitem__(self, name: str) -> Any:
         return self._items[name]
@@ -62,17 +73,51 @@ class ExactFloat(float):
         return value
 
 
-def loads(source: bytes | str) -> Any:
+def loads(source: bytes | str, *, forgiven_size_max: int | None = FORGIVEN_SIZE_MAX) -> Any:
     """Read a value. Keys of maps are `str`, `int` or `ObjectKey`.
 
+    Args:
+        forgiven_size_max: the longest text that is read in the patient way; None for a file that nobody waits for.
+
     Raises:
-        CodecError: neither JSON nor the dialect; says where.
+        CodecError: neither JSON nor the dialect, or too long for what it is; says where.
     """
     text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
     try:
         return STANDARD.decode(text)
+    except (ValueError, RecursionError) as error:
+        standard = error
+    try:
+        quoted = with_quoted_keys(text)
+        if quoted is not None:
+            return QUOTED.decode(quoted)
     except (ValueError, RecursionError):
-        return Reader(text).whole()
+        pass  # there is more to forgive
+    return forgiven(text, forgiven_size_max, standard)
+
+
+def loads_header(source: bytes) -> Any:
+    """The same for a header, where numbers remember how they were written: there texts are wanted.
+
+    Raises:
+        CodecError: as loads; also for a long one that has a fraction in it, which costs as much as the dialect.
+    """
+    text = source.decode("utf-8", "replace")
+    decoder = EXACT if len(text) <= FORGIVEN_HEADER_SIZE_MAX else WHOLE
+    try:
+        return decoder.decode(text)
+    except (ValueError, RecursionError) as error:
+        return forgiven(text, FORGIVEN_HEADER_SIZE_MAX, error)
+
+
+def forgiven(text: str, size_max: int | None, standard: Exception) -> Any:
+    """Read *text* patiently, unless there is too much of it; *standard* is what is wrong with it otherwise."""
+    if size_max is not None and len(text) > size_max:
+        raise CodecError(
+            f"not standard JSON ({standard}), and with {len(text)} characters too long to be read as anything else; "
+            f"the limit is {size_max}"
+        )
+    return Reader(text).whole()
 
 
 def dumps(value: Any, *, standard: bool) -> bytes:
@@ -126,7 +171,55 @@ def refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-STANDARD = json.JSONDecoder(strict=False, parse_float=ExactFloat, parse_constant=refuse_constant)
+# ---- what fastjson writes --------------------------------------------------------------------------------------------
+
+MARK = "\0"  # begins a key that had no quotes
+STRING = r'"(?:[^"\\]++|\\.)*+"'
+BARE_KEY = rf'(?:-?[0-9]++|\{{[^{{}}"]*+(?:{STRING}[^{{}}"]*+)*+\}})(?=\s*+:)'
+# Everything up to a bare key, and the key; or what is left. It matches wherever it is tried and gives nothing back, so
+# that a text is walked through once, whatever stands there.
+NEXT_BARE_KEY = re.compile(
+    rf'((?:[^"{{,]++|{STRING}|[{{,](?!\s*+{BARE_KEY}))*+)(?:([{{,]\s*+)({BARE_KEY})|(?s:(.*)))', re.DOTALL
+)
+
+
+def with_quoted_keys(text: str) -> str | None:
+    """*text* with quotes around its bare keys, marked so that `keyed` finds them; None when there is none."""
+    if MARK in text or "\\u0000" in text:
+        return None
+    found = NEXT_BARE_KEY.findall(text)
+    if len(found) == 1:
+        return None
+    return "".join(
+        [
+            f'{before}{brace}"{MARK}{quote(key)[1:-1] if key[0] == "{" else key}"' if key else before + rest
+            for before, brace, key, rest in found
+        ]
+    )
+
+
+def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    """A map of which some keys are marked."""
+    return {
+        name if name[:1] != MARK else object_key(name) if name[1] == "{" else int(name[1:]): item
+        for name, item in pairs
+    }
+
+
+def object_key(name: str) -> ObjectKey:
+    """The object behind the mark."""
+    items, end = STANDARD.raw_decode(name, 1)
+    if end != len(name):
+        raise ValueError(name)
+    return ObjectKey(items)
+
+
+STANDARD = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
+QUOTED = json.JSONDecoder(strict=False, parse_constant=refuse_constant, object_pairs_hook=keyed)
+EXACT = json.JSONDecoder(strict=False, parse_float=ExactFloat, parse_constant=refuse_constant)
+WHOLE = json.JSONDecoder(strict=False, parse_float=refuse_constant, parse_constant=refuse_constant)
+
+# ---- what it forgives ------------------------------------------------------------------------------------------------
 
 SPACE = re.compile(r"(?:[ \t\r\n\f\b]+|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
 NUMBER = re.compile(r"([+-]?\d+)(\.\d*)?([eE][+-]?\d+)?[LSBFDlsbfd]?")

@@ -2,7 +2,8 @@
 
 The transport's wake descriptor is readable while any lane holds something. Each time the loop finds it so, the pump
 works for a slice of about 2 ms: a few entries of every lane in turn, so that a flood in one lane delays the others by a
-batch and not by its length; then it returns, and timers and tasks get theirs before the next slice.
+batch and not by its length; then it returns, and timers and tasks get theirs before the next slice. Entries are taken
+one by one and the clock is looked at after each, for some take as long as a slice.
 
 Order. A reactor hands over a connection's frames before it hands over that the connection is closed, but in other
 lanes. `closed` is therefore told to the sink only when everything that waited in any lane at that moment has been
@@ -12,6 +13,7 @@ taken: a client that commits offsets and hangs up has committed them.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
@@ -71,8 +73,7 @@ class LanePump:
         self._turn = 0
         self._takes = 0
         self._handled = dict.fromkeys(FRAME_LANES, 0)
-        self._batch_lane = Lane.REPLY
-        self._batch_left = 0
+        self._at_hand: Lane | None = None
         self._fences: deque[Fence] = deque()
         self._outgoing: list[tuple[int, bytes]] = []
         self._in_slice = False
@@ -120,7 +121,7 @@ class LanePump:
                 self.take_events()
                 lane = FRAME_LANES[self._turn % len(FRAME_LANES)]
                 self._turn += 1
-                idle = 0 if self.take_frames(lane) else idle + 1
+                idle = 0 if self.take_frames(lane, end) else idle + 1
                 if time.monotonic() >= end:
                     return
             self.transport.clear_wake()
@@ -128,19 +129,23 @@ class LanePump:
             self._in_slice = False
             self.flush()
 
-    def take_frames(self, lane: Lane) -> bool:
-        """Give a batch of *lane* to the sink; whether there was any."""
-        self._takes += 1
-        number = self._takes
-        taken = self.transport.take(lane, BATCH)
-        self._batch_lane, self._batch_left = lane, len(taken)
-        for handed in taken:
-            self.sink.frame(handed)
+    def take_frames(self, lane: Lane, end: float = math.inf) -> bool:
+        """Give a batch of *lane* to the sink, no more once it is *end*; whether there was any."""
+        count, empty_take = 0, 0
+        while count < BATCH and (count == 0 or time.monotonic() < end):
+            self._takes += 1
+            taken = self.transport.take(lane, 1)
+            if not taken:
+                empty_take = self._takes
+                break
+            count += 1
+            self._at_hand = lane
+            self.sink.frame(taken[0])
+            self._at_hand = None
             self._handled[lane] += 1
-            self._batch_left -= 1
         if self._fences:
-            self.pass_fences(lane, number if len(taken) < BATCH else 0)
-        return bool(taken)
+            self.pass_fences(lane, empty_take)
+        return count > 0
 
     def take_events(self) -> None:
         """Give everything of the event lane to the sink, closes behind their fence."""
@@ -158,10 +163,11 @@ class LanePump:
         self.open_fences()
 
     def targets(self) -> dict[Lane, int]:
-        """What must be handled until everything has been that waits now, in lanes and in the batch at hand."""
+        """What must be handled until everything has been that waits now, in lanes and at hand."""
         waiting = cast(tuple[int, ...], self.transport.stats()["lane_waiting"])
         left = {lane: waiting[lane] for lane in FRAME_LANES}
-        left[self._batch_lane] += self._batch_left
+        if self._at_hand is not None:
+            left[self._at_hand] += 1
         return {lane: self._handled[lane] + count for lane, count in left.items() if count > 0}
 
     def pass_fences(self, lane: Lane, empty_take: int) -> None:

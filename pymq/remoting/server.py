@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pymq._core._transport import Transport
 from pymq.remoting.calls import Calls, Permits
+from pymq.remoting.codes import ResponseCode
 from pymq.remoting.command import FLAG_ONEWAY, Command
 from pymq.remoting.config import Lane, RemotingServerConfig, TlsMode
 from pymq.remoting.dispatch import Dispatcher, Handler, Request, RpcHook, address_of
@@ -58,7 +59,8 @@ class RemotingServer:
         self._peers: dict[int, tuple[str, int]] = {}
         self._close_listeners: list[Callable[[int], None]] = []
         self._pump = LanePump(self.transport, self)
-        self._dispatcher = Dispatcher(self._pump.send, self.transport.close_connection)
+        self._lanes: dict[int, Lane] = {}
+        self._dispatcher = Dispatcher(self._pump.send, self.transport.close_connection, self._count_running)
         self._calls = Calls(self.transport, Permits(config.async_semaphore_value))
         self._tls: ServerTls | None = None
         self._refusals = Refusals()
@@ -71,6 +73,11 @@ class RemotingServer:
         """Let *handler* handle requests of *codes*, which wait in *lane*."""
         for code in self._dispatcher.register(codes, handler):
             self.transport.set_lane(code, lane)
+            self._lanes[code] = lane
+
+    def _count_running(self, request: Request, change: int) -> None:
+        """A request that waits elsewhere still is one of its lane's: its capacity and bytes bound both."""
+        self.transport.count_running(self.lane_of(request), change, change * len(request.frame))
 
     def register_hook(self, hook: RpcHook) -> None:
         """Let *hook* see every request handled here and its answer."""
@@ -175,6 +182,26 @@ class RemotingServer:
         """Tell *listener* of every connection that is gone, after its last request was handled or begun."""
         self._close_listeners.append(listener)
 
+    def lane_of(self, request: Request) -> Lane:
+        """The lane it came by."""
+        return self._lanes.get(request.command.code, Lane.ADMIN)
+
+    def wait_left_s(self, request: Request) -> float | None:
+        """How long *request* may still wait by its lane's limit, less than 0 when that is over; None: for ever."""
+        limit_ms = self.config.transport.lane_wait_ms[self.lane_of(request)]
+        return limit_ms / 1000 - waited_s(request) if limit_ms else None
+
+    def waited_too_long(self, request: Request) -> RemotingError:
+        """What a request is answered that nobody began to handle in time, in the words of the lanes (csrc/remoting)."""
+        lane = self.lane_of(request)
+        self.transport.count_expired(lane)
+        return RemotingError(
+            ResponseCode.SYSTEM_BUSY,
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+            f"period in queue: {round(waited_s(request) * 1000)}ms, size of queue: {self.running}, "
+            f"limit of lane {lane.name.lower()}: {self.config.transport.lane_wait_ms[lane]}ms",
+        )
+
     @property
     def running(self) -> int:
         """Handlers that have not finished."""
@@ -217,3 +244,8 @@ class RemotingServer:
             os.close(fd)
         else:
             self._tls.accept(fd, peer)
+
+
+def waited_s(request: Request) -> float:
+    """How long ago it was read."""
+    return time.monotonic() - request.received_us / 1_000_000

@@ -136,7 +136,7 @@ def bounded(offsets: list[int | None]) -> list[int] | None:
 def parse_body(body: bytes) -> dict[Any, Any]:
     """The object in a body; empty when there is none."""
     try:
-        value = json_dialect.loads(body)
+        value = json_dialect.loads(body, forgiven_size_max=None)
     except CodecError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -54,7 +54,7 @@ class UnreadableFileError(StoreFilesError):
 def parse_json(data: bytes) -> tuple[dict[Any, Any], str]:
     """The object in *data*, and what is wrong with it: then the object is empty."""
     try:
-        value = json_dialect.loads(data)
+        value = json_dialect.loads(data, forgiven_size_max=None)
     except CodecError as error:
         return {}, str(error)
     if not isinstance(value, dict):

@@ -39,8 +39,12 @@ def beat(broker, connection=1, **more):
         "subscriptionDataSet": [subscription],
     }
     body = {"clientID": f"c{connection}", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": [data]} | more
-    asked = request(RequestCode.HEART_BEAT, body=json.dumps(body).encode(), connection=connection)
-    return asyncio.run(ClientProcessor(broker).heartbeat(asked))
+    return asyncio.run(ClientProcessor(broker).heartbeat(beat_request(connection, body)))
+
+
+def beat_request(connection, body):
+    """A heartbeat as it comes."""
+    return request(RequestCode.HEART_BEAT, body=json.dumps(body).encode(), connection=connection)
 
 
 def test_a_heartbeat_makes_group_and_retry_topic_and_keeps_the_client(broker):
@@ -106,6 +110,22 @@ def test_unregistering_takes_the_client_out_of_both_tables(broker):
     assert answer.code == ResponseCode.SUCCESS
     assert broker.clients.consumer_group("g") is None
     assert broker.clients.producers("p") == []
+
+
+def test_a_member_that_has_said_good_bye_does_not_come_back_with_a_heartbeat_that_waited_for_the_disk(broker):
+    """Goal: requests of one connection count in their order. Method: a new group's heartbeat and the good-bye at once,
+    while another connection joins."""
+    body = {"clientID": "c", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": [{"groupName": "g"}]}
+    bye = request(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "producerGroup": "p", "consumerGroup": "g"})
+
+    async def at_once():
+        processor = ClientProcessor(broker)
+        stays = processor.heartbeat(beat_request(2, body | {"clientID": "stays"}))
+        await asyncio.gather(processor.heartbeat(beat_request(1, body)), stays, processor.unregister(bye))
+
+    asyncio.run(at_once())
+    assert broker.clients.consumer_group("g").client_ids() == ["stays"]
+    assert [channel.client_id for channel in broker.clients.producers("p")] == ["stays"]
 
 
 def test_a_client_may_leave_without_saying_who_it_is(broker):

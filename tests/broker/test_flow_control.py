@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 
 import pytest
 
 import pymq
+from pymq.broker.controller import WORKERS
+from pymq.broker.processors.query import QueryProcessor
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
+from pymq.remoting.config import Lane
 from tests.broker.sides import until
 from tests.broker.test_admin import SMALL, create_topic
 from tests.broker.wire import Wire, send_fields
 from tests.embedded.test_pool_table import NEVER
 
 PLANES = ("native", "python")
+LATE = (
+    r"\[TIMEOUT_CLEAN_QUEUE\]broker busy, start flow control for a while, period in queue: (\d+)ms, "
+    r"size of queue: \d+, limit of lane admin: 300ms"
+)
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while: "
 
 
@@ -114,3 +122,50 @@ def test_full_send_lane_says_how_many_it_holds(tmp_path):
         assert refused.remark == BUSY + "lane send holds 3 of 3 requests"
         rest = {wire.receive().code for _ in opaques[1:]}
         assert ResponseCode.SUCCESS in rest
+
+
+def test_requests_that_wait_for_a_slow_disk_are_bounded_and_answered_in_time(tmp_path):
+    """Symptom: the lane's capacity and its limit ended where the threads began: 535 requests were in progress of 100
+    allowed, and the first answer came after the 6 s that the disk took."""
+    free = threading.Event()
+    with (
+        run(
+            tmp_path, "native", admin_broker_thread_pool_queue_capacity=20,
+            wait_time_mills_in_admin_broker_queue=300, store=SMALL,
+        ) as broker,
+        Wire(broker.config.listen_port) as wire,
+    ):  # fmt: skip
+        try:
+            for _ in range(WORKERS):
+                broker.executor.submit(free.wait, 30)
+            view = Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
+            for _ in range(50):
+                wire.post(Command(view.code, dict(view.fields)))
+            remarks = [answer.remark for answer in (wire.receive() for _ in range(50))]
+            full = [remark for remark in remarks if remark == BUSY + "lane admin holds 20 of 20 requests"]
+            late = [re.fullmatch(LATE, remark) for remark in remarks if remark not in full]
+            assert full
+            assert len(full) + len(late) == 50
+            assert all(found is not None and 300 <= int(found[1]) < 30_000 for found in late), remarks
+            lane = Lane.ADMIN
+            until(lambda: broker.server.transport.stats()["lane_running"][lane] == 0)
+            stats = broker.server.transport.stats()
+            assert (stats["lane_refused"][lane], stats["lane_expired"][lane]) == (len(full), len(late))
+        finally:
+            free.set()
+        answer = wire.call(view.code, view.fields)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "can not find message by the offset, 0")
+
+
+def test_a_read_that_a_thread_has_begun_is_finished_however_long_it_takes(tmp_path, monkeypatch):
+    """Goal: the limit is one of waiting. Method: a store that takes longer than the limit."""
+    find = QueryProcessor._find
+    monkeypatch.setattr(QueryProcessor, "_find", lambda *arguments: time.sleep(0.4) or find(*arguments))
+    with (
+        run(tmp_path, "native", wait_time_mills_in_admin_broker_queue=100, store=SMALL) as broker,
+        Wire(broker.config.listen_port) as wire,
+    ):
+        create_topic(wire, "t")
+        until(lambda: send(wire).code == ResponseCode.SUCCESS)
+        fields = {"topic": "t", "key": "none", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+        assert wire.call(RequestCode.QUERY_MESSAGE, fields).code == ResponseCode.QUERY_NOT_FOUND

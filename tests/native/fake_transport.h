@@ -32,7 +32,8 @@ struct pymq_reactor {
 
 struct pymq_transport {
     int excluded;
-    size_t handed_over;
+    size_t handed_over, handed_size; /* how many, and of the newest: its size, and what it says of it */
+    uint32_t handed_says;
     struct pymq_reactor reactor;
 };
 
@@ -129,8 +130,10 @@ int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id nam
 
 int pymq_transport_hand_over(struct pymq_transport *transport, pymq_connection_id name, const uint8_t *frame,
                              size_t size, uint8_t reason) {
-    (void)name, (void)frame, (void)size, (void)reason;
+    (void)name, (void)reason;
     transport->handed_over++;
+    transport->handed_size = size;
+    transport->handed_says = size >= 4 ? pymq_load_be32(frame) : 0;
     return PYMQ_OK;
 }
 

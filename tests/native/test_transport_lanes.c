@@ -85,6 +85,30 @@ static void test_bytes_bound_a_lane_but_an_empty_one_takes_any_frame(void) {
     server_close(&server);
 }
 
+/* Symptom: the loop took requests and waited for the disk with them; 535 were in progress at a capacity of 100. */
+static void test_what_was_taken_and_is_not_answered_counts_against_its_lane(void) {
+    struct server server;
+    struct pymq_transport_config config = lane_config(3, 1 << 20, 0);
+    server_open(&server, &config);
+    pymq_transport_set_lane(server.transport, CODE_HAND_OVER, PYMQ_LANE_SEND);
+    int fd = client_connect(server.port);
+    pymq_transport_count_running(server.transport, PYMQ_LANE_SEND, 2, 500);
+    client_request(fd, CODE_HAND_OVER, 1, NULL, 0);
+    client_request(fd, CODE_HAND_OVER, 2, NULL, 0);
+    expect_busy(fd, 2, "[REJECTREQUEST]system busy, start flow control for a while: lane send holds 3 of 3 requests");
+    CHECK_EQ(server_stats(&server).lane_running[PYMQ_LANE_SEND], 2);
+    pymq_transport_count_running(server.transport, PYMQ_LANE_SEND, -1, 1 << 20); /* one fewer, and more bytes */
+    client_request(fd, CODE_HAND_OVER, 3, NULL, 0);
+    expect_busy(fd, 3, "[REJECTREQUEST]system busy, start flow control for a while: lane send holds 1049");
+    pymq_transport_count_running(server.transport, PYMQ_LANE_SEND, -1, -500 - (1 << 20));
+    client_request(fd, CODE_HAND_OVER, 4, NULL, 0);
+    HELP_UNTIL(server_stats(&server).lane_waiting[PYMQ_LANE_SEND] == 2);
+    pymq_transport_count_expired(server.transport, PYMQ_LANE_SEND);
+    CHECK_EQ(server_stats(&server).lane_expired[PYMQ_LANE_SEND], 1);
+    close(fd);
+    server_close(&server);
+}
+
 static void test_a_request_that_waits_too_long_is_answered_busy(void) {
     struct server server;
     struct pymq_transport_config config = lane_config(100, 1 << 20, 60);
@@ -206,6 +230,7 @@ int main(void) {
     RUN(test_a_full_lane_answers_busy_and_names_the_limit);
     RUN(test_an_unreadable_frame_that_finds_its_lane_full_is_told_as_dropped);
     RUN(test_bytes_bound_a_lane_but_an_empty_one_takes_any_frame);
+    RUN(test_what_was_taken_and_is_not_answered_counts_against_its_lane);
     RUN(test_a_request_that_waits_too_long_is_answered_busy);
     RUN(test_a_taken_request_never_expires);
     RUN(test_the_wake_descriptor_is_readable_while_lanes_hold_something);

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pymq.remoting import json_dialect
 from pymq.remoting.command import Command
 from pymq.remoting.errors import CodecError
-from pymq.remoting.json_dialect import ObjectKey, dumps, loads
+from pymq.remoting.json_dialect import FORGIVEN_SIZE_MAX, ObjectKey, Reader, dumps, loads
 from tests.remoting.conftest import GoldenFrame
 
 
@@ -140,3 +142,67 @@ def json_round(value: object) -> object:
     if isinstance(value, dict):
         return {json_round(name): json_round(item) for name, item in value.items()}
     return value
+
+
+FLAT = st.dictionaries(st.text(max_size=4), st.booleans() | st.integers() | st.text(), max_size=3).map(ObjectKey)
+TABLES = st.recursive(
+    st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers() | FLAT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(TABLES)
+@example({ObjectKey({"a}:": '{"{0:'}): {0: ',1:"\\'}})
+@example({"\0000": 1, 5: 2})
+def test_what_fastjson_writes_is_read_the_same_by_both_readers(value: object):
+    """Goal: the short way is only shorter. Method: any value with any keys, against the patient reader."""
+    text = dumps(value, standard=False).decode()
+    assert loads(text) == Reader(text).whole()
+
+
+@given(st.text(alphabet="{}[]\"'\\:,01- a\0", max_size=12))
+def test_whatever_stands_there_both_readers_say_the_same(text: str):
+    """Goal: as above for what is no JSON, or forgiven. Method: texts of nothing but signs."""
+    try:
+        expected = Reader(text).whole()
+    except CodecError:
+        expected = CodecError
+    try:
+        value = loads(text)
+    except CodecError:
+        value = CodecError
+    assert value == expected
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ['"%d":1', "%d:1", '{"brokerName":"a","queueId":%d,"topic":"T"}:{"maxOffset":3}', '"T%d":{0:[1.5,-2],1:"x"}'],
+)
+def test_a_table_of_megabytes_is_read_without_the_patient_reader(monkeypatch, unit: str):
+    """Symptom: a body of 7 MiB with bare keys held the control loop up for 6 s and more."""
+    monkeypatch.setattr(json_dialect, "Reader", None)
+    count = 2**20 // len(unit)
+    text = "{" + ",".join(unit % index for index in range(count)) + "}"
+    assert len(loads(text)) == count
+
+
+@pytest.mark.parametrize("unit", ["'%d':1", '"%d":+1', '/**/"%d":1'])
+def test_a_body_that_is_only_forgiven_is_refused_when_it_is_long(unit: str):
+    """Symptom: the same with single quotes, which nobody writes by the megabyte. Files are read whatever they cost."""
+    text = "{" + ",".join(unit % index for index in range(FORGIVEN_SIZE_MAX // 6)) + "}"
+    with pytest.raises(CodecError, match=rf"the limit is {FORGIVEN_SIZE_MAX}"):
+        loads(text)
+    assert loads(text, forgiven_size_max=None)["7"] == 1
+    assert loads("{" + unit % 7 + "}") == {"7": 1}
+
+
+@pytest.mark.parametrize(
+    "unit", ["{", "[", '"', '"\\', '{"', '{"a",', "{0", ",0", ",{", '{"":""', "{0:", "{{}:", ",{}", "1 ", "{ ", '{0:"']
+)
+def test_no_text_takes_time_that_grows_faster_than_it_does(unit: str):
+    """Goal: no regular expression that runs back and forth. Method: a megabyte of each beginning without an end."""
+    begun = time.process_time()
+    with pytest.raises(CodecError):
+        loads("{0:0," + unit * (2**20 // len(unit)))
+    assert time.process_time() - begun < 10

@@ -171,6 +171,23 @@ def test_a_slice_ends_and_leaves_the_rest_for_the_next(monkeypatch):
     transport.close()
 
 
+def test_one_frame_that_takes_long_ends_the_slice():
+    """Symptom: sixteen costly frames were handled before the clock was looked at, and everybody waited for them all."""
+    transport, diary = FakeTransport(), Diary()
+    pump = LanePump(transport, diary)
+    diary.pause_s = lanes.SLICE_S * 2
+    for index in range(BATCH):
+        transport.put(Lane.ADMIN, handed(KIND_FRAME, 1, b"%d" % index))
+    transport.put(Lane.CLIENT, handed(KIND_FRAME, 2, b"beat"))
+    pump.work()
+    assert len(diary.lines) == 1
+    while transport.lanes[Lane.CLIENT]:
+        pump.work()
+    assert len(diary.lines) <= 2
+    assert transport.cleared == 0
+    transport.close()
+
+
 def test_answers_of_a_slice_leave_together():
     """Goal: one crossing per batch. Method: echo every frame; one send_many."""
     transport, diary = FakeTransport(), Diary()

@@ -53,6 +53,7 @@ struct pymq_serve_config {
     int32_t short_polling_ms;         /* shortPollingTimeMills, 1000 */
     int32_t hold_check_ms;            /* re-check of all holds, 5000 */
     int32_t holds_max;                /* held pulls, beyond: POLLING_FULL answer to the newest, 100000 */
+    int64_t holds_bytes_max;          /* of their headers together, beyond: the same, 64 MiB */
     int32_t parked_max;               /* sends waiting for a flush or replica, beyond: SYSTEM_BUSY, 100000 */
     int32_t send_timeout_ms;          /* syncFlushTimeout: then FLUSH_DISK_TIMEOUT (10), or FLUSH_SLAVE_TIMEOUT (12) */
     int32_t transfer_bytes_memory, transfer_count_memory; /* maxTransferBytes/CountOnMessageInMemory: 262144, 32 */
@@ -354,7 +355,8 @@ size_t pymq_serve_stop_holds(struct pymq_serve *serve);
 void pymq_unique_key(uint8_t *target);
 
 struct pymq_serve_stats {
-    int64_t holds, holds_ended_arrival, holds_ended_time, holds_ended_other, parked, parked_late, cold_reads;
+    int64_t holds, holds_bytes, holds_ended_arrival, holds_ended_time, holds_ended_other;
+    int64_t parked, parked_late, cold_reads;
     int64_t sent_messages, sent_bytes, pulled_messages, pulled_bytes, commits;
     int64_t sent_back, transactions; /* CONSUMER_SEND_MSG_BACK and END_TRANSACTION served natively */
 };

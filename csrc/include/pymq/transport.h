@@ -51,7 +51,7 @@ struct pymq_transport_config {
     int64_t output_size_pause;      /* bytes waiting for one peer before nothing more is read from it, 1 MiB */
     int32_t pinned_timeout_ms;      /* how long a peer may hold spans of the log, 10000; then they are copied for one
                                      * that reads, however slowly, and one that does not is closed */
-    int32_t lane_count_max[PYMQ_LANES];  /* requests waiting; beyond: SYSTEM_BUSY at once */
+    int32_t lane_count_max[PYMQ_LANES];  /* requests waiting or running; beyond: SYSTEM_BUSY at once */
     int64_t lane_bytes_max[PYMQ_LANES];  /* their bytes */
     int32_t lane_wait_ms[PYMQ_LANES];    /* fast failure: older requests are answered SYSTEM_BUSY by the reactor
                                           * (checked every 10 ms), 0 never. waitTimeMillsInSendQueue 200, …PullQueue
@@ -165,6 +165,12 @@ void pymq_transport_clear_wake(struct pymq_transport *transport);
  * one. */
 struct pymq_handed *pymq_transport_take(struct pymq_transport *transport, enum pymq_lane lane, size_t count_max);
 void pymq_handed_free(struct pymq_transport *transport, struct pymq_handed *handed);
+/* What was taken and waits for something else before it is answered, a disk or a client: so many requests more of that
+ * lane, or fewer, and so many bytes. The lane's limits count them as if they had not been taken. */
+void pymq_transport_count_running(struct pymq_transport *transport, enum pymq_lane lane, int64_t requests,
+                                  int64_t bytes);
+/* One of them waited longer than its lane allows, and was answered so by who took it. */
+void pymq_transport_count_expired(struct pymq_transport *transport, enum pymq_lane lane);
 
 /* Send a whole frame. PYMQ_OK when queued (not: arrived), PYMQ_ECLOSED when the connection is gone. */
 int pymq_transport_send(struct pymq_transport *transport, pymq_connection_id connection, const uint8_t *frame,
@@ -216,6 +222,7 @@ struct pymq_transport_stats {
     int64_t idle_closed, broken_frames, output_closed, pinned_closed;
     int64_t frames_in, bytes_in, bytes_out, turns, writes, reads, wakes; /* wakes: eventfds written */
     int64_t lane_waiting[PYMQ_LANES], lane_refused[PYMQ_LANES], lane_expired[PYMQ_LANES], lane_taken[PYMQ_LANES];
+    int64_t lane_running[PYMQ_LANES]; /* taken and not answered yet, as counted by pymq_transport_count_running */
     int64_t buffer_bytes; /* input and output buffers held now */
 };
 

@@ -12,6 +12,7 @@ from pymq.broker.processors.pull_checks import CLASS_FILTER_GONE, FILTER_NOT_SUP
 from pymq.broker.request_fields import text_field
 from pymq.broker.subscriptions import CONSUME_ACTIVELY, TAG_TYPE, ConsumerData, Heartbeat
 from pymq.broker.topic_config import PERM_READ_WRITE
+from pymq.broker.turns import Turns
 from pymq.filter import FilterError
 from pymq.remoting import json_dialect
 from pymq.remoting.codes import RequestCode, ResponseCode
@@ -36,6 +37,7 @@ class ClientProcessor:
     def __init__(self, broker: Broker) -> None:
         """Serve *broker*'s clients."""
         self._broker = broker
+        self._turns = Turns()
 
     def register(self, server: RemotingServer) -> None:
         """Take these codes, in the lane that never starves."""
@@ -46,6 +48,10 @@ class ClientProcessor:
 
     async def heartbeat(self, request: Request) -> Command:
         """A client is alive: keep its groups, tell members of changes, and make what its groups need."""
+        async with self._turns.of(request.connection):
+            return await self._heartbeat(request)
+
+    async def _heartbeat(self, request: Request) -> Command:
         command = request.command
         try:
             beat = Heartbeat.from_json(json_dialect.loads(command.body))
@@ -85,7 +91,11 @@ class ClientProcessor:
         )
 
     async def unregister(self, request: Request) -> Command:
-        """A client stops."""
+        """A client stops, after the heartbeats it sent before: one that waits for the disk would bring it back."""
+        async with self._turns.of(request.connection):
+            return await self._unregister(request)
+
+    async def _unregister(self, request: Request) -> Command:
         fields = request.command.fields
         producer, consumer = fields.get("producerGroup"), fields.get("consumerGroup")
         if producer is not None:

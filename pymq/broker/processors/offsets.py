@@ -7,10 +7,10 @@ may wait for the disk runs in the broker's small pool.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from pymq.broker import queue_info
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.new_groups import NO_QUEUE
 from pymq.broker.request_fields import text_field
 from pymq.errors import StoreError
@@ -115,8 +115,7 @@ class OffsetProcessor:
     async def by_time(self, request: Request) -> Command:
         """The first message stored at or after a time, or (boundaryType upper) the last one at or before it."""
         header = SearchOffsetRequestHeader.from_fields(request.command.fields)
-        loop = asyncio.get_running_loop()
-        offset = await loop.run_in_executor(self._broker.executor, self._search, header)
+        offset = await read_for(self._broker, request, self._search, header)
         return request.command.reply(fields={"offset": str(offset)})
 
     def _search(self, header: SearchOffsetRequestHeader) -> int:
@@ -132,8 +131,7 @@ class OffsetProcessor:
     async def earliest(self, request: Request) -> Command:
         """When the oldest message was stored; -1 without one."""
         header = GetEarliestMsgStoretimeRequestHeader.from_fields(request.command.fields)
-        loop = asyncio.get_running_loop()
-        timestamp_ms = await loop.run_in_executor(self._broker.executor, self._earliest, header)
+        timestamp_ms = await read_for(self._broker, request, self._earliest, header)
         return request.command.reply(fields={"timestamp": str(timestamp_ms)})
 
     def _earliest(self, header: GetEarliestMsgStoretimeRequestHeader) -> int:

@@ -5,7 +5,6 @@ same answers byte for byte: messages are read, and pulls held, by the same nativ
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import logging
@@ -27,6 +26,7 @@ from pymq._core._serve import (
     REASON_HOLD_ENDED,
     GetResult,
 )
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.processors.pull_checks import Pull, Wanted, check_pull, find_subscription, wanted_messages
 from pymq.broker.queue_info import queue_range
@@ -149,7 +149,7 @@ class PullProcessor:
             )  # fmt: skip
             found = get(no_wait=True)
             if found.status == GET_COLD:
-                found = await asyncio.get_running_loop().run_in_executor(self._broker.executor, get)
+                found = await read_for(self._broker, pull.request, get)
         except StoreError as error:
             log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)

@@ -3,9 +3,9 @@ broker's small pool."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from pymq.broker.disk_jobs import read_for
 from pymq.errors import StoreError
 from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
 from pymq.remoting.command import Command
@@ -36,8 +36,7 @@ class QueryProcessor:
     async def view(self, request: Request) -> Command:
         """The message at a physical offset, as it stands in the log."""
         header = ViewMessageRequestHeader.from_fields(request.command.fields)
-        loop = asyncio.get_running_loop()
-        record = await loop.run_in_executor(self._broker.executor, self._broker.store.record, header.offset)
+        record = await read_for(self._broker, request, self._broker.store.record, header.offset)
         if record is None:
             remark = f"can not find message by the offset, {header.offset}"
             return request.command.reply(ResponseCode.SYSTEM_ERROR, remark)
@@ -50,8 +49,7 @@ class QueryProcessor:
         count = header.max_num
         if command.fields.get(UNIQUE_KEY_QUERY, "").lower() == "true":
             count, header.index_type = self._broker.config.default_query_max_num, None
-        loop = asyncio.get_running_loop()
-        records, offset, timestamp_ms = await loop.run_in_executor(self._broker.executor, self._find, header, count)
+        records, offset, timestamp_ms = await read_for(self._broker, request, self._find, header, count)
         fields = {"indexLastUpdatePhyoffset": str(offset), "indexLastUpdateTimestamp": str(timestamp_ms)}
         if command.serialize_type != SerializeType.JSON:  # Apache's binary codec goes by the class, JSON by the hash
             fields = {name: fields[name] for name in ("indexLastUpdateTimestamp", "indexLastUpdatePhyoffset")}

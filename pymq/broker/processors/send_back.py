@@ -7,7 +7,6 @@ as safe as a send: the consumer commits past the message on our word.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pymq._core._serve import PutResult, Reput
 from pymq.broker import names
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.processors.parking import answers_wait, park
 from pymq.broker.processors.send_checks import FAQ, UNIT_SUBSCRIBED, SendRefused, check_role
@@ -81,7 +81,7 @@ class SendBackProcessor:
         if group.retry_queue_nums <= 0:
             return request.command.reply()
         topic = await self._retry_topic(group, header)
-        message = await self._original(header.offset)
+        message = await self._original(request, header.offset)
         if message.topic in INNER_TOPICS or message.topic.startswith(names.SYSTEM_TOPIC_PREFIX):
             # Differs: Apache puts it again, and a half message is seen by whoever knows where it lies.
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
@@ -138,13 +138,13 @@ class SendBackProcessor:
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
         return topic
 
-    async def _original(self, offset: int) -> ReceivedMessage:
+    async def _original(self, request: Request, offset: int) -> ReceivedMessage:
         """The message at *offset* of the log."""
         store = self._broker.store
         try:
             if self._broker.reputs.is_hot(offset):
                 return store.read_record(offset)
-            return await asyncio.get_running_loop().run_in_executor(self._broker.executor, store.read_record, offset)
+            return await read_for(self._broker, request, store.read_record, offset)
         except (NotFoundError, CorruptRecordError, ValueError) as error:
             log.warning("send back of a message that is not there offset=%d error=%s", offset, error)
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}") from error

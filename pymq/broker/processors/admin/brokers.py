@@ -10,6 +10,7 @@ from pymq import java_properties
 from pymq.broker.config_source import all_properties
 from pymq.broker.config_update import FORBIDDEN, changed_config, keep_changes
 from pymq.broker.data_version import DataVersion
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.request_fields import text_field
 from pymq.broker.runtime_info import broker_info, store_info
 from pymq.broker.secret_values import is_mask, masked
@@ -85,7 +86,7 @@ class BrokerAdmin:
     async def runtime_info(self, request: Request) -> Command:
         """How the broker is doing."""
         broker = self._broker
-        table = await asyncio.get_running_loop().run_in_executor(broker.executor, store_info, broker)
+        table = await read_for(broker, request, store_info, broker)
         table |= broker_info(broker)
         return request.command.reply(body=json_dialect.dumps({"table": table}, standard=False))
 

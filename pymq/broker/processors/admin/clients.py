@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.clients import ClientChannel
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.queue_info import stored_record
 from pymq.broker.request_fields import text_field
 from pymq.remoting import json_dialect
@@ -98,8 +98,7 @@ class ClientAdmin:
         if found is not None:
             command.fields["groupSysFlag"] = str(found.group_sys_flag)
         message_id = text_field(command, "msgId")
-        loop = asyncio.get_running_loop()
-        record = await loop.run_in_executor(broker.executor, stored_record, broker.store, message_id)
+        record = await read_for(broker, request, stored_record, broker.store, message_id)
         return await self._call(request, RequestCode.CONSUME_MESSAGE_DIRECTLY, record)
 
     async def _call(self, request: Request, code: int, body: bytes) -> Command:

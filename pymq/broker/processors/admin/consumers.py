@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, text_field
 from pymq.remoting import json_dialect
@@ -58,7 +59,7 @@ class ConsumeAdmin:
             for state in broker.serve.offset_states()
             if state.group == group and state.pulled is not None
         }
-        found = await self._off_loop(lambda: self._collect(group, queues, table, pulled))
+        found = await read_for(self._broker, request, lambda: self._collect(group, queues, table, pulled))
         tps = sum((broker.traffic.tps(topic, group) for topic, _ in queues), 0.0)
         return command.reply(body=json_dialect.dumps({"consumeTps": tps, "offsetTable": found}, standard=False))
 
@@ -181,7 +182,7 @@ class ConsumeAdmin:
                 )
             return spans
 
-        body = {"consumeTimeSpanSet": await self._off_loop(collect)}
+        body = {"consumeTimeSpanSet": await read_for(self._broker, request, collect)}
         return request.command.reply(body=json_dialect.dumps(body, standard=False))
 
     async def all_offsets(self, request: Request) -> Command:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.queue_info import message_queue, offset_at_time, queue_range
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.remoting import json_dialect
@@ -50,7 +50,6 @@ class OffsetAdmin:
             raise RemotingError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
         if broker.groups.get(group) is None:
             raise RemotingError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
-        loop = asyncio.get_running_loop()
         if queue_id >= 0 and offset != -1:
             low, high = queue_range(broker.store, topic, queue_id)
             if offset < low or offset > high + 1:
@@ -60,8 +59,9 @@ class OffsetAdmin:
             targets = {queue_id: offset}
         else:
             ids = [queue_id] if queue_id >= 0 else list(range(config.read_queue_nums))
-            targets = await loop.run_in_executor(
-                broker.executor,
+            targets = await read_for(
+                broker,
+                request,
                 lambda: {number: max(0, offset_at_time(broker.store, topic, number, timestamp)) for number in ids},
             )
         if not targets:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.processors.admin.topics import UNSET_REMARK
 from pymq.broker.request_fields import integer_field, text_field
 from pymq.broker.subscriptions import hash_tag
@@ -50,9 +50,8 @@ class QueueAdmin:
             low, high = broker.store.queue_range(topic, queue_id, settle=False)
         except NotFoundError:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!") from None
-        loop = asyncio.get_running_loop()
         try:
-            units = await loop.run_in_executor(broker.executor, self._units, topic, queue_id, index, count)
+            units = await read_for(broker, request, self._units, topic, queue_id, index, count)
         except OffsetNotFoundError:
             return command.reply(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         body: dict[str, Any] = {"maxQueueIndex": int(high), "minQueueIndex": int(low), "queueData": units}

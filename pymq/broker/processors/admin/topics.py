@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker import names
 from pymq.broker.data_version import plain_json
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.broker.topic_config import FILTER_TYPES, TopicConfig
@@ -172,7 +172,7 @@ class TopicAdmin:
                 table[message_queue(broker.config.broker_name, topic, queue_id)] = entry
             return table
 
-        table = await asyncio.get_running_loop().run_in_executor(broker.executor, collect)
+        table = await read_for(broker, request, collect)
         body = {"offsetTable": table, "topicPutTps": broker.traffic.tps(topic)}
         return request.command.reply(body=json_dialect.dumps(body, standard=False))
 

@@ -5,11 +5,11 @@ Differs from Apache: only what was given up can be resumed, and only once; a sec
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING
 
 from pymq.broker import names
+from pymq.broker.disk_jobs import read_for
 from pymq.broker.request_fields import text_field
 from pymq.broker.transaction import records
 from pymq.errors import StoreError
@@ -42,9 +42,8 @@ class TransactionAdmin:
         if not MESSAGE_ID.fullmatch(message_id):
             return command.reply(ResponseCode.SYSTEM_ERROR, f"{message_id!r} is no message id")
         physical_offset = int(message_id[-OFFSET_DIGITS:], 16)
-        loop = asyncio.get_running_loop()
         try:
-            remark = await loop.run_in_executor(self._broker.executor, self._why_not, physical_offset)
+            remark = await read_for(self._broker, request, self._why_not, physical_offset)
             if remark is None:
                 (result,) = self._broker.serve.reput([records.resumed(physical_offset)])
                 if isinstance(result, str):
