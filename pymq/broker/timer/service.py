@@ -49,7 +49,8 @@ class TimerService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pymq-timer")
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._until = 0  # what of the timer topic is to be in the wheel before the next slot is delivered
+        self._until = 0  # what of the timer topic is to be in the wheel before a slot is delivered
+        self._until_ms = 0  # when that was all there was: a slot that was not over then waits for what came since
         self._expected = 0  # the timer topic's end, as sends know it
         self._fresh_s = 0.0  # until when it may grow without being told where to
         self._task: asyncio.Task[None] | None = None
@@ -150,12 +151,12 @@ class TimerService:
         """One turn; when the next should be."""
         store, config, clock = self.store, self._broker.config, self._broker.clock
         if not config.timer_stop_enqueue:
-            if not store.enqueue_cut:
-                self._until = self._queue_end()
+            self._take_end(clock.now_ms())
             store.enqueue(self._until, clock.monotonic_s() + TURN_S)
-        # Nothing is delivered before what was in the topic is in the wheel: a recall may be among it.
+        # Nothing is delivered before what stood in the topic when it fell due is in the wheel: a recall may be there.
         if not config.timer_stop_dequeue and (config.timer_stop_enqueue or not store.enqueue_cut):
-            store.dequeue(clock.monotonic_s() + TURN_S)
+            until_ms = math.inf if config.timer_stop_enqueue else self._until_ms
+            store.dequeue(clock.monotonic_s() + TURN_S, until_ms)
         now_s = clock.monotonic_s()
         self.enqueue_rate.sample(store.stats.enqueued, now_s)
         self.dequeue_rate.sample(store.stats.delivered + store.stats.rolled, now_s)
@@ -167,8 +168,13 @@ class TimerService:
             store.clean()
         return self._pause()
 
-    def _queue_end(self) -> int:
-        return self.store.queue_offset + self.store.enqueue_behind()
+    def _take_end(self, now_ms: int) -> None:
+        """Once the last end is reached, read the timer topic as far as it goes by now; *now_ms* was before that."""
+        if self.store.enqueue_cut:
+            self._until_ms = min(self._until_ms, now_ms)  # a clock that went back lets slots be recalled again
+        else:
+            self._until_ms = now_ms
+            self._until = self.store.queue_offset + self.store.enqueue_behind()
 
     def _pause(self) -> Pause:
         store, config, now_s = self.store, self._broker.config, self._broker.clock.monotonic_s()

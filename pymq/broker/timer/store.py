@@ -366,9 +366,10 @@ class TimerStore:
         """Whether the store refused to take messages that are due."""
         return bool(self._left) and not self.dequeue_cut
 
-    def dequeue(self, end_s: float = math.inf) -> int:
+    def dequeue(self, end_s: float = math.inf, until_ms: float = math.inf) -> int:
         """Deliver slots that are over; how many. Waits for what was rolled to be back, and while the store refuses.
 
+        Slots that were not over at *until_ms* yet wait as well: the topic has been read as it was then.
         After *end_s* of the monotonic clock no other batch is begun; `dequeue_cut` says whether a slot has more.
         """
         self.dequeue_cut = False
@@ -379,7 +380,7 @@ class TimerStore:
         now_ms = self._clock.now_ms()
         if self.rolls_are_back:
             self._roll_due_ms = math.inf
-        while self._times and self._times[0] + self.precision_ms <= now_ms:
+        while self._times and self._times[0] + self.precision_ms <= min(now_ms, until_ms):
             if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
                 return count
             self._dequeue_slot(self._times[0], end_s)
