@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 HALF = "TRAN_MSG"
 TIMER_OUT = "TIMER_OUT_MS"
 BROKERS_OWN = frozenset({ORIGIN, CHECK_TIMES})  # of a half message; a client's would end another's transaction
-# What the broker says of every message and what checks add to a half (its origin, its count) must fit besides.
-HALF_PROPERTIES_MAX = 32_767 - 512
+# What the broker says of every message must fit besides, and what checks add to a half (its origin, its count) or
+# rolling and delivery to a timed message (its times, its count). A half that is timed has room for both.
+HALF_PROPERTIES_MAX = TIMER_PROPERTIES_MAX = 32_767 - 512
 TIMER_ASKED = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
 
@@ -66,7 +67,10 @@ def redirect(
     # Compat: clients before 4.6.1 send a message back with the mark of its transaction still on it.
     if properties.get(HALF, "").lower() == "true" and not (reconsume_times > 0 and level > 0):
         return to_transaction(broker, message)
-    return by_time(broker, message, now_ms)
+    stored = by_time(broker, message, now_ms)
+    if stored.topic == names.TIMER_TOPIC:
+        check_room(stored.properties, TIMER_PROPERTIES_MAX, "a timed message", "its delivery")
+    return stored
 
 
 def by_time(broker: Broker, message: Redirected, now_ms: int) -> Redirected:
@@ -109,13 +113,20 @@ def to_transaction(broker: Broker, message: Redirected) -> Redirected:
         REAL_QUEUE_ID: str(message.queue_id),
     }
     stored = kept | added
-    size = sum(len(name.encode()) + len(value.encode("utf-8", "replace")) + 2 for name, value in stored.items())
-    if size > HALF_PROPERTIES_MAX:
-        remark = (
-            f"a half message has {size} bytes of properties: at most {HALF_PROPERTIES_MAX} leave room for its checks"
-        )
-        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    check_room(stored, HALF_PROPERTIES_MAX, "a half message", "its checks")
     return Redirected(names.HALF_TOPIC, HALF_QUEUE, stored, message.sys_flag & ~TRANSACTION_MASK)
+
+
+def check_room(properties: dict[str, str], limit: int, what: str, purpose: str) -> None:
+    """Whether *properties* leave room for what is added to *what* while it waits.
+
+    Raises:
+        SendRefused: they do not.
+    """
+    size = sum(len(name.encode()) + len(value.encode("utf-8", "replace")) + 2 for name, value in properties.items())
+    if size > limit:
+        remark = f"{what} has {size} bytes of properties: at most {limit} leave room for {purpose}"
+        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def to_level(broker: Broker, message: Redirected, level: int) -> Redirected:

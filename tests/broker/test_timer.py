@@ -146,11 +146,11 @@ def test_timers_go_on_after_a_turn_that_failed_for_whatever_reason(broker, wire,
     create_topic(wire, "GoesOn")
     failures = []
 
-    def dequeue(end_s):
+    def dequeue(*until):
         failures.append(1)
         if len(failures) < 3:
             raise ZeroDivisionError("a bug")
-        return type(broker.timer.store).dequeue(broker.timer.store, end_s)
+        return type(broker.timer.store).dequeue(broker.timer.store, *until)
 
     monkeypatch.setattr(broker.timer.store, "dequeue", dequeue)
     send(wire, "GoesOn", {"TIMER_DELAY_MS": 100}, key="9" * 32)

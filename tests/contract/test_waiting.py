@@ -10,7 +10,7 @@ import re
 import pytest
 
 import pymq
-from pymq.remoting.codes import RequestCode, SerializeType
+from pymq.remoting.codes import RequestCode, ResponseCode, SerializeType
 from pymq.remoting.command import Command
 from tests.broker.sides import heartbeat
 from tests.broker.test_admin import SMALL, create_topic
@@ -123,6 +123,22 @@ def test_delayed_sends_answer_and_store_the_same_bytes(brokers, serialize_type):
     assert contents[0] == contents[1]
     assert {code for code, _, _ in answers[0]} > {0}
     assert len(contents[0][(SCHEDULE, 17)]) >= 3
+
+
+def test_timed_sends_without_room_are_answered_the_same(brokers):
+    """Goal: what is too long for a timer is so on both planes. Method: sizes around the limit, and beyond."""
+    answers = []
+    for broker in brokers:
+        with Wire(broker.config.listen_port) as wire:
+            create_topic(wire, "Waiting")
+            mine = []
+            for size in (31_000, 32_100, 32_150, 32_200, 32_300, 32_700, 40_000):
+                properties = KEY + f"TIMER_DELAY_SEC\x013600\x02big\x01{'v' * size}\x02"
+                answer = wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("Waiting", 0, properties), b"timed")
+                mine.append((answer.code, answer.remark))
+            answers.append(mine)
+    assert answers[0] == answers[1]
+    assert {code for code, _ in answers[0]} == {ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL}
 
 
 def handed_over(broker, code):

@@ -103,6 +103,22 @@ def test_a_message_without_room_for_our_properties_is_delivered_without_them(wor
     assert world.timers.stats.put_off == 0
 
 
+@pytest.mark.parametrize("room", [len("TIMER_ROLL_TIMES\x011\x02"), 0])
+def test_a_message_without_room_for_our_properties_is_rolled_without_them_and_can_be_recalled(world, room):
+    """It is in its own slot in time, whatever of ours it carries; there its recall meets it."""
+    world.send(100_000)
+    world.send(100_000)
+    world.turn()
+    world.fault = lambda item: "PYMQ_EPROPERTIES" if len(item.set) > room else None
+    at(world, 95)
+    assert world.recall(1)
+    at(world, 105)
+    assert deliveries(world) == [1, 0]
+    assert world.late_ms_max <= world.precision_ms
+    assert (world.timers.stats.rolled, world.timers.stats.put_off, world.timers.stats.recalled) == (4, 0, 1)
+    assert world.timers.metrics.total == 0
+
+
 def test_what_a_full_store_refuses_is_delivered_when_it_takes_messages_again(world):
     """All of a slot waits, in order, over a clean restart too; later slots wait behind it; nothing comes twice."""
     for number in range(20):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 DELAY_SEC, DELAY_MS, DELIVER_MS = "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"
 OUT_MS = "TIMER_OUT_MS"  # the slot's time: when it is over, the message is due
 ENQUEUE_MS, DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
@@ -39,6 +41,11 @@ def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
 def roll_times(text: str) -> int:
     """How often a message was rolled; a text that no broker can have written counts as never."""
     return int(text) if len(text) <= COUNT_DIGITS_MAX and text.isascii() and text.isdigit() else 0
+
+
+def rolled_again(properties: Mapping[str, str]) -> str:
+    """The count of a message with *properties* that is rolled once more, as it is stored."""
+    return f"{ROLL_TIMES}\x01{roll_times(properties.get(ROLL_TIMES, '0')) + 1}\x02"
 
 
 def java_long(text: str) -> int:

@@ -26,6 +26,7 @@ LOOK_MS = 1000  # how often the timer topic is looked at without being told
 SOON_MS = 5  # until what was put is in its queue
 FRESH_MS, FRESH_S = 50, 1.0  # how often, and how long, it is looked at for what was announced
 REFUSED_MS = 500  # until a store that refused is asked again
+MISSING_S = 30.0  # how long timers wait for what was put into their topic and is not in its queue
 CLEAN_S = 30.0
 # How long a turn enqueues, and delivers, before it may write down how far it is: a kill repeats no more than that.
 TURN_S = 0.2
@@ -49,8 +50,11 @@ class TimerService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pymq-timer")
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._until = 0  # what of the timer topic is to be in the wheel before the next slot is delivered
+        self._until = 0  # what of the timer topic is to be in the wheel before a slot is delivered
+        self._until_ms = 0  # when that was all there was: a slot that was not over then waits for what came since
         self._expected = 0  # the timer topic's end, as sends know it
+        self._waits_at, self._waits_s = -1, 0.0  # where in the topic it is waited for more, and since when
+        self._missing = -1  # where that was in vain
         self._fresh_s = 0.0  # until when it may grow without being told where to
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -90,6 +94,10 @@ class TimerService:
         self._fresh_s = 0.0
         self._expected = max(self._expected, result.queue_offset + 1)
         self._wake.set()
+
+    def _forget(self, expected: int) -> None:
+        """What was to come before *expected* did not."""
+        self._expected = self._expected if self._expected > expected else 0
 
     async def save(self) -> None:
         """Write down how far it is, as far as the commit log vouches for it; between two turns.
@@ -150,12 +158,12 @@ class TimerService:
         """One turn; when the next should be."""
         store, config, clock = self.store, self._broker.config, self._broker.clock
         if not config.timer_stop_enqueue:
-            if not store.enqueue_cut:
-                self._until = self._queue_end()
+            self._take_end(clock.now_ms())
             store.enqueue(self._until, clock.monotonic_s() + TURN_S)
-        # Nothing is delivered before what was in the topic is in the wheel: a recall may be among it.
-        if not config.timer_stop_dequeue and (config.timer_stop_enqueue or not store.enqueue_cut):
-            store.dequeue(clock.monotonic_s() + TURN_S)
+        # Nothing is delivered before what stood in the topic when it fell due is in the wheel: a recall may be there.
+        if not config.timer_stop_dequeue and (config.timer_stop_enqueue or self._is_read()):
+            until_ms = math.inf if config.timer_stop_enqueue else self._until_ms
+            store.dequeue(clock.monotonic_s() + TURN_S, until_ms)
         now_s = clock.monotonic_s()
         self.enqueue_rate.sample(store.stats.enqueued, now_s)
         self.dequeue_rate.sample(store.stats.delivered + store.stats.rolled, now_s)
@@ -167,8 +175,34 @@ class TimerService:
             store.clean()
         return self._pause()
 
-    def _queue_end(self) -> int:
-        return self.store.queue_offset + self.store.enqueue_behind()
+    def _take_end(self, now_ms: int) -> None:
+        """Once the last end is reached, read the timer topic as far as it goes by now; *now_ms* was before that.
+
+        What was put and acknowledged counts before it is in its queue: with the transient pool that takes a while.
+        """
+        store = self.store
+        if store.queue_offset < self._until and store.queue_offset != self._missing:
+            self._until_ms = min(self._until_ms, now_ms)  # a clock that went back lets slots be recalled again
+        else:
+            self._until_ms = now_ms
+            self._until = max(self._expected, store.queue_offset + store.enqueue_behind())
+
+    def _is_read(self) -> bool:
+        """Whether the end is reached; one that never comes is not waited for any longer."""
+        at, now_s = self.store.queue_offset, time.monotonic()
+        if at >= self._until or at == self._missing:
+            return True
+        if at != self._waits_at:
+            self._waits_at, self._waits_s = at, now_s
+        elif now_s - self._waits_s >= MISSING_S:
+            self._missing = at
+            self._loop.call_soon_threadsafe(self._forget, self._until)
+            log.error(
+                "timers go on without what their topic does not have queue_offset=%d expected=%d waited_s=%d; "
+                "recalls in it come too late",
+                at, self._until, now_s - self._waits_s,
+            )  # fmt: skip
+        return at == self._missing
 
     def _pause(self) -> Pause:
         store, config, now_s = self.store, self._broker.config, self._broker.clock.monotonic_s()
@@ -180,7 +214,8 @@ class TimerService:
             return Pause(now_s)
         if not config.timer_stop_enqueue:
             if not store.rolls_are_back or store.queue_offset < self._expected or store.enqueue_behind():
-                return Pause(now_s + SOON_MS / 1000)
+                soon_ms = REFUSED_MS if store.queue_offset == self._missing else SOON_MS
+                return Pause(now_s + soon_ms / 1000)
             if time.monotonic() < self._fresh_s:
                 return Pause(now_s + FRESH_MS / 1000)
         due_ms = store.next_due_ms

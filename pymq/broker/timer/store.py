@@ -51,6 +51,7 @@ BLANK_SLOTS = 60  # TIMER_BLANK_SLOTS: distance the roll window keeps from the w
 PUT_OFF_MS_MAX = 60_000
 PENDING_FROM_INTERVAL_S = 30.0
 MOVED = b"REAL_TOPIC\x02REAL_QID\x02"
+ASKED = b"".join(f"{name}\x02".encode() for name in (names.DELAY_SEC, names.DELAY_MS, names.DELIVER_MS))
 
 GONE = frozenset({"PYMQ_ENOTFOUND", "PYMQ_ECORRUPT"})  # the record itself; no attempt will find it
 HOMELESS = frozenset({"PYMQ_ETOPIC", "PYMQ_EINVAL"})  # it says no topic or queue of its own
@@ -366,9 +367,10 @@ class TimerStore:
         """Whether the store refused to take messages that are due."""
         return bool(self._left) and not self.dequeue_cut
 
-    def dequeue(self, end_s: float = math.inf) -> int:
+    def dequeue(self, end_s: float = math.inf, until_ms: float = math.inf) -> int:
         """Deliver slots that are over; how many. Waits for what was rolled to be back, and while the store refuses.
 
+        Slots that were not over at *until_ms* yet wait as well: the topic has been read as it was then.
         After *end_s* of the monotonic clock no other batch is begun; `dequeue_cut` says whether a slot has more.
         """
         self.dequeue_cut = False
@@ -379,7 +381,7 @@ class TimerStore:
         now_ms = self._clock.now_ms()
         if self.rolls_are_back:
             self._roll_due_ms = math.inf
-        while self._times and self._times[0] + self.precision_ms <= now_ms:
+        while self._times and self._times[0] + self.precision_ms <= min(now_ms, until_ms):
             if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
                 return count
             self._dequeue_slot(self._times[0], end_s)
@@ -449,8 +451,8 @@ class TimerStore:
                 batch = list(islice(waiting, BATCH))
                 results = self._source.reput([self._reput(unit, now_ms) for _, unit in batch])
                 for (time_ms, unit), result in zip(batch, results, strict=True):
-                    if isinstance(result, str) and result in FULL and not unit.magic & MAGIC_ROLL:
-                        (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
+                    if isinstance(result, str) and result in FULL:
+                        result = self._reput_full(unit)
                     waiting.popleft()
                     if isinstance(result, PutResult):
                         self._delivered(time_ms, unit, result, now_ms, topics)
@@ -494,9 +496,26 @@ class TimerStore:
         except ValueError:
             out_ms = 0
         self._roll_due_ms = min(self._roll_due_ms, self._slot_of(out_ms))
-        times = names.roll_times(properties.get(names.ROLL_TIMES, "0"))
-        added += f"{names.ROLL_TIMES}\x01{times + 1}\x02"
+        added += names.rolled_again(properties)
         return Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, set=added.encode())
+
+    def _reput_full(self, unit: Unit) -> PutResult | str:
+        """Put a message again that has no room for what is added: sends leave some, other brokers' sends did not.
+
+        One that is rolled must not be stuck until its time and beyond. What it asked for is in OUT_MS by then and gives
+        its place to the count, by which copies are told apart; without even that it may come twice from a rebuild.
+        """
+        if not unit.magic & MAGIC_ROLL:
+            (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
+            return result
+        message = self._source.record(unit.offset)
+        for added in (names.rolled_again(message.properties if message is not None else {}), ""):
+            (result,) = self._source.reput(
+                [Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, remove=ASKED, set=added.encode())]
+            )
+            if isinstance(result, PutResult) or result not in FULL:
+                break
+        return result
 
     def _delivered(self, time_ms: int, unit: Unit, result: PutResult, now_ms: int, topics: dict[str, int]) -> None:
         self._end_offset = max(self._end_offset, result.end_offset)
