@@ -188,8 +188,9 @@ def test_one_frame_that_takes_long_ends_the_slice():
     transport.close()
 
 
-def test_answers_of_a_slice_leave_together():
+def test_answers_of_a_slice_leave_together(monkeypatch):
     """Goal: one crossing per batch. Method: echo every frame; one send_many."""
+    monkeypatch.setattr(lanes, "SLICE_S", 30.0)  # however busy the machine is
     transport, diary = FakeTransport(), Diary()
     pump = diary.pump = LanePump(transport, diary)
     for index in range(5):
