@@ -22,11 +22,13 @@ from pymq.namesrv.registration import BrokerRegistration, read_body
 from pymq.namesrv.routes import MinBrokerIdChange, QueueData, RouteTable
 from pymq.properties_file import edit_file
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json, read_long
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.dispatch import Handler, Request
 from pymq.remoting.errors import RemotingError
 from pymq.remoting.server import RemotingServer
+from pymq.remoting.turns import Turns
 
 VERSION_4_9_4 = 401  # clients from here on read standard JSON
 FAQ_SUFFIX = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -49,10 +51,13 @@ class NamesrvProcessor:
         self._kv_config = kv_config
         self._tell = tell
         self._started_s = time.monotonic()
+        self._turns = Turns()
+        self._peer: Callable[[int], object | None] = lambda connection: None
         self._saving = asyncio.Lock()  # one file replacement at a time; no thread ever takes it
 
     def register(self, server: RemotingServer) -> None:
         """Take every request code that is served here."""
+        self._peer = server.peer
         handlers: dict[RequestCode, Handler] = {
             RequestCode.PUT_KV_CONFIG: self.put_kv_config,
             RequestCode.GET_KV_CONFIG: self.get_kv_config,
@@ -83,8 +88,12 @@ class NamesrvProcessor:
 
     # --- brokers -----------------------------------------------------------------------------------------------
 
-    def register_broker(self, request: Request) -> Command:
+    async def register_broker(self, request: Request) -> Command | None:
         """REGISTER_BROKER: a broker with all its topics, every 30 s and on change."""
+        async with self._turns.of(request.connection):
+            return await self._register_broker(request)
+
+    async def _register_broker(self, request: Request) -> Command | None:
         command = request.command
         crc = number(command, "bodyCrc32", 0)
         if crc != 0 and zlib.crc32(command.body) & 0x7FFFFFFF != crc:
@@ -103,7 +112,13 @@ class NamesrvProcessor:
             broker.enable_acting_master = acting == "true"
         try:
             compressed = optional(command, "compressed") == "true"
-            read_body(broker, command.body, compressed=compressed, version=command.version)
+            read = partial(read_body, broker, command.body, compressed=compressed, version=command.version)
+            if compressed or len(command.body) >= json_dialect.LONG_SIZE_MIN:  # a thousand times as long, perhaps
+                await read_long(read)
+                if self._peer(request.connection) is None:
+                    return None  # gone meanwhile; nobody would take its broker out again
+            else:
+                read()
         except (ValueError, TypeError, AttributeError) as failure:
             log.warning("registration of %s from %s: %s", broker.broker_name, request.peer, failure)
             raise RemotingError(ResponseCode.SYSTEM_ERROR, "Failed to decode RegisterBrokerBody") from failure
@@ -120,8 +135,12 @@ class NamesrvProcessor:
             body = b"" if table is None else json_dialect.dumps({"table": table}, standard=True)
         return command.reply(fields=fields, body=body)
 
-    def unregister_broker(self, request: Request) -> Command:
-        """UNREGISTER_BROKER: a broker says good-bye."""
+    async def unregister_broker(self, request: Request) -> Command:
+        """UNREGISTER_BROKER: a broker says good-bye, after whatever it registered before."""
+        async with self._turns.of(request.connection):
+            return self._unregister_broker(request)
+
+    def _unregister_broker(self, request: Request) -> Command:
         command = request.command
         needed(command, "brokerName")
         number(command, "brokerId")
@@ -145,11 +164,11 @@ class NamesrvProcessor:
         self._routes.touch(cluster, addr, request.connection, now_ms())
         return command.reply()
 
-    def query_data_version(self, request: Request) -> Command:
+    async def query_data_version(self, request: Request) -> Command:
         """QUERY_DATA_VERSION: whether the broker has to register again."""
         command = request.command
         cluster, addr = needed(command, "clusterName"), needed(command, "brokerAddr")
-        version = json_object(command)
+        version = await json_object(command)
         changed = self._routes.is_changed(cluster, addr, version)
         self._routes.touch(cluster, addr, request.connection, now_ms())
         known = self._routes.data_version(cluster, addr)
@@ -247,7 +266,7 @@ class NamesrvProcessor:
         self._routes.delete_topic(needed(command, "topic"), optional(command, "clusterName"))
         return command.reply()
 
-    def register_topic(self, request: Request) -> Command:
+    async def register_topic(self, request: Request) -> Command:
         """REGISTER_TOPIC_IN_NAMESRV: a topic's queues given by hand."""
         command = request.command
         topic = needed(command, "topic")
@@ -260,7 +279,7 @@ class NamesrvProcessor:
                     int(item["perm"]),
                     int(item.get("topicSysFlag", 0)),
                 )
-                for item in json_object(command).get("queueDatas") or []
+                for item in (await json_object(command)).get("queueDatas") or []
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"queueDatas of {topic}: {failure!r}") from failure
@@ -372,12 +391,12 @@ def number(command: Command, name: str, default: int | None = None) -> int:
         raise RemotingError(ResponseCode.SYSTEM_ERROR, f'For input string: "{text}"') from failure
 
 
-def json_object(command: Command) -> dict[str, Any]:
+async def json_object(command: Command) -> dict[str, Any]:
     """The body as a JSON object; none at all counts as an empty one."""
     if not command.body:
         return {}
     try:
-        value = json_dialect.loads(command.body)
+        value = await read_json(command.body)
     except ValueError as failure:
         raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the body is no JSON: {failure}") from failure
     if not isinstance(value, dict):

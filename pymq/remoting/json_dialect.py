@@ -26,6 +26,7 @@ from pymq.remoting.errors import CodecError
 DEPTH_MAX = 128  # a deeper one is an attack on the stack, not a message
 FORGIVEN_SIZE_MAX = 64 * 1024  # of a text that only the patient reader reads: some 100 ms
 FORGIVEN_HEADER_SIZE_MAX = 16 * 1024  # the same of a header, of which every client can send thousands
+LONG_SIZE_MIN = 128 * 1024  # from here on a text is read off the loop (see `bodies`), and gives others their turns
 
 
 class ObjectKey(Mapping[str, Any]):
@@ -84,13 +85,13 @@ def loads(source: bytes | str, *, forgiven_size_max: int | None = FORGIVEN_SIZE_
     """
     text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
     try:
-        return STANDARD.decode(text)
+        return (STANDARD if len(text) < LONG_SIZE_MIN else LONG).decode(text)
     except (ValueError, RecursionError) as error:
         standard = error
     try:
         quoted = with_quoted_keys(text)
         if quoted is not None:
-            return QUOTED.decode(quoted)
+            return (QUOTED if len(text) < LONG_SIZE_MIN else LONG_QUOTED).decode(quoted)
     except (ValueError, RecursionError):
         pass  # there is more to forgive
     return forgiven(text, forgiven_size_max, standard)
@@ -175,11 +176,13 @@ def refuse_constant(name: str) -> Any:
 
 MARK = "\0"  # begins a key that had no quotes
 STRING = r'"(?:[^"\\]++|\\.)*+"'
-BARE_KEY = rf'(?:-?[0-9]++|\{{[^{{}}"]*+(?:{STRING}[^{{}}"]*+)*+\}})(?=\s*+:)'
-# Everything up to a bare key, and the key; or what is left. It matches wherever it is tried and gives nothing back, so
+OBJECT_STRINGS_MAX = 64  # names and values of an object that is a key
+BARE_KEY = rf'(?:-?[0-9]++|\{{[^{{}}"]*+(?:{STRING}[^{{}}"]*+){{0,{OBJECT_STRINGS_MAX}}}+\}})(?=\s*+:)'
+TOKENS_AT_ONCE = 4096  # in one match, during which no other thread has its turn
+# Everything up to a bare key, and the key if that is near. It matches wherever it is tried and gives nothing back, so
 # that a text is walked through once, whatever stands there.
 NEXT_BARE_KEY = re.compile(
-    rf'((?:[^"{{,]++|{STRING}|[{{,](?!\s*+{BARE_KEY}))*+)(?:([{{,]\s*+)({BARE_KEY})|(?s:(.*)))', re.DOTALL
+    rf'((?:[^"{{,]++|{STRING}|[{{,](?!\s*+{BARE_KEY})){{0,{TOKENS_AT_ONCE}}}+)(?:([{{,]\s*+)({BARE_KEY}))?', re.DOTALL
 )
 
 
@@ -187,15 +190,30 @@ def with_quoted_keys(text: str) -> str | None:
     """*text* with quotes around its bare keys, marked so that `keyed` finds them; None when there is none."""
     if MARK in text or "\\u0000" in text:
         return None
-    found = NEXT_BARE_KEY.findall(text)
-    if len(found) == 1:
-        return None
-    return "".join(
-        [
-            f'{before}{brace}"{MARK}{quote(key)[1:-1] if key[0] == "{" else key}"' if key else before + rest
-            for before, brace, key, rest in found
-        ]
-    )
+    pieces: list[str] = []
+    end, has_keys = 0, False
+    for match in NEXT_BARE_KEY.finditer(text):
+        if match.end() == end:  # it is over, or nothing begins here that ends
+            break
+        end = match.end()
+        before, brace, key = match.groups()
+        if key is None:
+            pieces.append(before)
+        else:
+            has_keys = True
+            pieces.append(f'{before}{brace}"{MARK}{quote(key)[1:-1] if key[0] == "{" else key}"')
+    pieces.append(text[end:])
+    return "".join(pieces) if has_keys else None
+
+
+def plain(items: dict[str, Any]) -> dict[str, Any]:
+    """A map as it is: called for each, so that a long text is not read in one breath."""
+    return items
+
+
+def whole(digits: str) -> int:
+    """A number as it is, for the same reason."""
+    return int(digits)
 
 
 def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
@@ -215,7 +233,9 @@ def object_key(name: str) -> ObjectKey:
 
 
 STANDARD = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
+LONG = json.JSONDecoder(strict=False, parse_constant=refuse_constant, parse_int=whole, object_hook=plain)
 QUOTED = json.JSONDecoder(strict=False, parse_constant=refuse_constant, object_pairs_hook=keyed)
+LONG_QUOTED = json.JSONDecoder(strict=False, parse_constant=refuse_constant, parse_int=whole, object_pairs_hook=keyed)
 EXACT = json.JSONDecoder(strict=False, parse_float=ExactFloat, parse_constant=refuse_constant)
 WHOLE = json.JSONDecoder(strict=False, parse_float=refuse_constant, parse_constant=refuse_constant)
 

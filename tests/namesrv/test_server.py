@@ -145,6 +145,33 @@ async def test_compressed_body_equals_the_plain_one(tmp_path: Path) -> None:
         wire.close()
 
 
+async def test_a_broker_that_says_good_bye_right_after_a_long_registration_does_not_come_back(tmp_path: Path) -> None:
+    """Goal: order, though the body is read by a thread. Method: both in one write; then a registration and the end."""
+    topics = {f"T{number}": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for number in range(5000)}
+    content = write_compressed({"counter": 1, "timestamp": 1, "stateVersion": 0}, topics, [])
+    registers = Command(REGISTER, {**BROKER, "compressed": "true"}, content, opaque=1).encode()
+    leaves = Command(UNREGISTER, {name: BROKER[name] for name in BROKER if name != "compressed"}, opaque=2).encode()
+    async with running(tmp_path) as (server, address):
+        for sent in (registers + leaves, registers):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(sent)
+            if sent != registers:
+                for _ in range(2):
+                    (size,) = struct.unpack(">I", await reader.readexactly(4))
+                    await reader.readexactly(size)
+                assert server.routes.live == {}
+            writer.close()
+            await writer.wait_closed()
+        wire = await in_thread(Wire, address)
+        assert (await in_thread(wire.ask, CLUSTER_INFO, {})).code == 0
+        for _ in range(200):
+            if not server.server.running and len(list(server.server.connections())) == 1:
+                break
+            await asyncio.sleep(0.02)
+        assert server.routes.live == {}
+        wire.close()
+
+
 @pytest.mark.parametrize("content", [b"\x00garbage", zlib.compress(b"\x7f\xff\xff\xff")])
 async def test_broken_registrations_are_refused_and_change_nothing(tmp_path: Path, content: bytes) -> None:
     """Broken registrations are refused and change nothing."""

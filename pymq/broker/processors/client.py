@@ -12,14 +12,15 @@ from pymq.broker.processors.pull_checks import CLASS_FILTER_GONE, FILTER_NOT_SUP
 from pymq.broker.request_fields import text_field
 from pymq.broker.subscriptions import CONSUME_ACTIVELY, TAG_TYPE, ConsumerData, Heartbeat
 from pymq.broker.topic_config import PERM_READ_WRITE
-from pymq.broker.turns import Turns
 from pymq.filter import FilterError
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.config import Lane
 from pymq.remoting.errors import CodecError, RemotingError
 from pymq.remoting.server import RemotingServer, Request
+from pymq.remoting.turns import Turns
 
 if TYPE_CHECKING:
     from pymq.broker.controller import Broker
@@ -54,7 +55,7 @@ class ClientProcessor:
     async def _heartbeat(self, request: Request) -> Command:
         command = request.command
         try:
-            beat = Heartbeat.from_json(json_dialect.loads(command.body))
+            beat = Heartbeat.from_json(await read_json(command.body))
         except (CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from error
         channel = self._channel(request, beat.client_id)
@@ -109,7 +110,7 @@ class ClientProcessor:
     async def check_config(self, request: Request) -> Command:
         """Whether a consumer's filter would be accepted, asked before it starts."""
         command = request.command
-        document = json_dialect.loads(command.body) if command.body else None
+        document = await read_json(command.body) if command.body else None
         subscription = document.get("subscriptionData") if isinstance(document, dict) else None
         kind = str((subscription or {}).get("expressionType") or TAG_TYPE)
         if (subscription or {}).get("classFilterMode") is True:

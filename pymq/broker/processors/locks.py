@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymq.broker.locks import LockedQueue
 from pymq.broker.subscriptions import whole_number
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.config import Lane
@@ -43,26 +44,26 @@ class LockProcessor:
 
         With lockInStrictMode a majority of the replicas has to agree; of one replica, this one is the majority.
         """
-        batch = read_batch(request.command.body)
+        batch = await read_batch(request.command.body)
         granted = self._broker.order_locks.lock(batch.group, batch.queues, batch.client_id)
         answer = {"lockOKMQSet": [queue_json(queue) for queue in granted]}
         return request.command.reply(body=json_dialect.dumps(answer, standard=False))
 
     async def unlock(self, request: Request) -> Command:
         """The client gives queues up; those that are not its own stay as they are, and nothing is said about them."""
-        batch = read_batch(request.command.body)
+        batch = await read_batch(request.command.body)
         self._broker.order_locks.unlock(batch.group, batch.queues, batch.client_id)
         return request.command.reply()
 
 
-def read_batch(body: bytes) -> Batch:
+async def read_batch(body: bytes) -> Batch:
     """The body of either request.
 
     Raises:
         RemotingError: it is not one; the text says what is missing.
     """
     try:
-        document = json_dialect.loads(body)
+        document = await read_json(body)
         group, client_id = document.get("consumerGroup"), document.get("clientId")
         if not isinstance(group, str) or not isinstance(client_id, str):
             raise TypeError(f"consumerGroup is {group!r} and clientId is {client_id!r}")

@@ -9,6 +9,7 @@ from pymq.broker.disk_jobs import read_for
 from pymq.broker.queue_info import stored_record
 from pymq.broker.request_fields import text_field
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.errors import RemotingCallError, RemotingError, RemotingTimeoutError
@@ -141,7 +142,7 @@ class ClientAdmin:
             except RemotingCallError:
                 continue
             if answer.code == ResponseCode.SUCCESS and answer.body:
-                table[channel.client_id] = json_dialect.loads(answer.body).get("messageQueueTable") or {}
+                table[channel.client_id] = (await read_json(answer.body)).get("messageQueueTable") or {}
         body = {"consumerTable": table, "messageQueueTable": {}}
         return command.reply(remark=UNSET_REMARK, body=json_dialect.dumps(body, standard=False))
 

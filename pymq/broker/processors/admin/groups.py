@@ -13,6 +13,7 @@ from pymq.broker.groups import SubscriptionGroup
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.broker.topic_config import QUEUES_MAX
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.errors import CodecError, RemotingError
@@ -60,7 +61,7 @@ class GroupAdmin:
 
     async def _update(self, request: Request, entries: Callable[[Any], list[Mapping[str, Any]]]) -> None:
         try:
-            document = json_dialect.loads(request.command.body)
+            document = await read_json(request.command.body)
             groups = [SubscriptionGroup.from_json(entry) for entry in entries(document)]
         except (CodecError, TypeError, ValueError, AttributeError) as error:
             raise RemotingError(ResponseCode.INVALID_PARAMETER, f"the group cannot be read: {error}") from error
@@ -127,7 +128,7 @@ class GroupAdmin:
     async def set_mode(self, request: Request) -> Command:
         """Keep whether a group pulls or pops a topic; it is kept and shown, popping itself comes later."""
         try:
-            document = json_dialect.loads(request.command.body)
+            document = await read_json(request.command.body)
             topic, group = str(document["topic"]), str(document["consumerGroup"])
         except (CodecError, KeyError, TypeError) as error:
             raise RemotingError(ResponseCode.SYSTEM_ERROR, f"the mode cannot be read: {error}") from error

@@ -13,6 +13,7 @@ from pymq.broker.queue_info import message_queue, queue_range, stored_at
 from pymq.broker.request_fields import boolean_field, integer_field, text_field
 from pymq.broker.topic_config import FILTER_TYPES, TopicConfig
 from pymq.remoting import json_dialect
+from pymq.remoting.bodies import read_json
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.remoting.errors import CodecError, RemotingError
@@ -72,7 +73,7 @@ class TopicAdmin:
     async def create_list(self, request: Request) -> Command:
         """Create or change many, all or none."""
         try:
-            document = json_dialect.loads(request.command.body)
+            document = await read_json(request.command.body)
             configs = [TopicConfig.from_json(entry) for entry in document.get("topicConfigList") or ()]
         except (CodecError, TypeError, ValueError, AttributeError) as error:
             raise RemotingError(

@@ -1,4 +1,4 @@
-"""Requests of one connection that must take effect in the order they were sent, although their handlers wait.
+"""Work that must be done in the order it came, although it waits: requests of one connection, as a rule.
 
 A heartbeat waits for the disk when it makes a group; the good-bye that the client sent right after it does not, and
 would otherwise be overtaken by the member it takes out.
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """One handler of a connection at a time, first come first served. Others of other connections do not wait."""
+    """One at a time of a connection, or whatever the number names; first come first served. Others do not wait."""
 
     def __init__(self) -> None:
         """Nobody waits."""
