@@ -86,7 +86,7 @@ static int query(struct pymq_serve_reactor *state, struct pymq_connection *conne
         pymq_offset_cell(pymq_offset_find(&state->serve->tables, fields->topic.data, fields->topic.size,
                                           fields->group.data, fields->group.size),
                          fields->queue_id);
-    int64_t offset = cell != NULL ? pymq_offset_value(cell) : PYMQ_OFFSET_NONE;
+    int64_t offset = cell != NULL ? pymq_offset_ask(cell, pymq_connection_name(connection)) : PYMQ_OFFSET_NONE;
     if (offset >= 0)
         answer(connection, command, PYMQ_RESPONSE_SUCCESS, &offset, (struct pymq_slice){NULL, 0});
     else if (cell == NULL || topic == NULL || state->serve->config.begin_as_asked)

@@ -35,8 +35,7 @@ static int widen_cells(struct pymq_offset_row *row, int32_t queue_id) {
         atomic_init(&wider[i].offset, PYMQ_OFFSET_NONE);
         atomic_init(&wider[i].pending, PYMQ_OFFSET_NONE);
         atomic_init(&wider[i].pulled, PYMQ_OFFSET_NONE);
-        atomic_init(&wider[i].follower, 0);
-        atomic_init(&wider[i].guarded_until, 0);
+        wider[i].guard = NULL;
     }
     row->cells = wider;
     row->cell_count = count;
@@ -68,6 +67,13 @@ int pymq_offset_make(struct pymq_tables *tables, const uint8_t *topic, size_t to
     return widen_cells(row, queue_id);
 }
 
+void pymq_offset_row_free(struct pymq_offset_row *row) {
+    for (int32_t i = 0; i < row->cell_count; i++)
+        free(row->cells[i].guard);
+    free(row->cells);
+    free(row);
+}
+
 void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
                              size_t group_size) {
     struct pymq_row *row = pymq_row_map_next(&tables->offsets, NULL);
@@ -81,8 +87,7 @@ void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, s
                                 memcmp(offsets->names + offsets->topic_size, group, group_size) == 0);
         if (of_topic && of_group) {
             pymq_row_map_remove(&tables->offsets, &offsets->row);
-            free(offsets->cells);
-            free(offsets);
+            pymq_offset_row_free(offsets);
         }
     }
 }
@@ -101,14 +106,20 @@ bool pymq_offset_commit_native(struct pymq_serve_reactor *state, pymq_connection
 
 /* ---- the control loop's side ------------------------------------------------------------------------------------- */
 
-int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                            uint32_t topic_size, int32_t queue_id, int64_t *offset) {
+int pymq_serve_offset_query_by(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                               uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                               int64_t *offset) {
     pthread_mutex_lock(&serve->tables.control_lock);
     struct pymq_offset_cell *cell =
         pymq_offset_cell(pymq_offset_find(&serve->tables, topic, topic_size, group, group_size), queue_id);
-    *offset = cell != NULL ? pymq_offset_value(cell) : PYMQ_OFFSET_NONE;
+    *offset = cell != NULL ? pymq_offset_ask(cell, connection) : PYMQ_OFFSET_NONE;
     pthread_mutex_unlock(&serve->tables.control_lock);
     return *offset != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
+}
+
+int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                            uint32_t topic_size, int32_t queue_id, int64_t *offset) {
+    return pymq_serve_offset_query_by(serve, 0, group, group_size, topic, topic_size, queue_id, offset);
 }
 
 int64_t pymq_monotonic_ms(void) {
@@ -149,12 +160,16 @@ int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint
     struct pymq_offset_row *row;
     int status = offset < 0 ? PYMQ_EINVAL
                             : pymq_offset_make(&serve->tables, topic, topic_size, group, group_size, queue_id, &row);
+    struct pymq_offset_cell *cell = status == PYMQ_OK ? &row->cells[queue_id] : NULL;
+    if (cell != NULL && cell->guard == NULL) {
+        cell->guard = calloc(1, sizeof *cell->guard);
+        status = cell->guard != NULL ? PYMQ_OK : PYMQ_ENOMEM;
+    }
     if (status == PYMQ_OK) {
-        struct pymq_offset_cell *cell = &row->cells[queue_id];
-        atomic_store_explicit(&cell->offset, offset, memory_order_release);
-        atomic_store_explicit(&cell->pulled, PYMQ_OFFSET_NONE, memory_order_release);
-        atomic_store_explicit(&cell->guarded_until, 0, memory_order_release);
-        atomic_store_explicit(&cell->pending, offset, memory_order_release);
+        pymq_guard_begin(cell->guard, cell, pymq_monotonic_ms(), offset);
+        pymq_offset_set(&cell->offset, offset);
+        pymq_offset_set(&cell->pulled, PYMQ_OFFSET_NONE);
+        pymq_offset_set(&cell->pending, offset);
         pymq_pull_offset_reset(serve, row, queue_id);
     }
     pymq_tables_end(&serve->tables);

@@ -319,7 +319,8 @@ int pymq_pull_run(struct pymq_serve_reactor *state, struct pymq_connection *conn
         return PYMQ_HAND_OVER + PYMQ_REASON_GROUP_UNKNOWN;
     }
     if (pull.cell != NULL)
-        atomic_store_explicit(&pull.cell->pulled, get.next_offset, memory_order_relaxed);
+        pymq_offset_served(pull.cell, pymq_connection_name(connection), pymq_reactor_now_ms(state->reactor),
+                           pull.fields.offset, get.next_offset);
     struct answer answer = {code_of(get.status, pull.fields.offset), STATUS_NAMES[get.status], get.next_offset,
                             get.min_offset, get.max_offset, get.suggest_slave};
     if (get.status == PYMQ_GET_FOUND)

@@ -382,12 +382,13 @@ int pymq_serve_pull_begins(struct pymq_serve *serve, pymq_connection_id connecti
     return *reset_to != PYMQ_OFFSET_NONE ? PYMQ_OK : PYMQ_ENOTFOUND;
 }
 
-void pymq_serve_pulled(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                       uint32_t topic_size, int32_t queue_id, int64_t next_offset) {
+void pymq_serve_pulled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                       uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset,
+                       int64_t next_offset) {
     pthread_mutex_lock(&serve->tables.control_lock);
     struct pymq_offset_cell *cell = cell_of(serve, group, group_size, topic, topic_size, queue_id);
     if (cell != NULL)
-        atomic_store_explicit(&cell->pulled, next_offset, memory_order_relaxed);
+        pymq_offset_served(cell, connection, pymq_monotonic_ms(), offset, next_offset);
     pthread_mutex_unlock(&serve->tables.control_lock);
 }
 

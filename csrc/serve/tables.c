@@ -22,11 +22,7 @@ static void free_topic(struct pymq_row *row) {
     free(topic);
 }
 
-static void free_offset(struct pymq_row *row) {
-    struct pymq_offset_row *offsets = (struct pymq_offset_row *)row;
-    free(offsets->cells);
-    free(offsets);
-}
+static void free_offset(struct pymq_row *row) { pymq_offset_row_free((struct pymq_offset_row *)row); }
 
 static void free_subscription(struct pymq_row *row) { pymq_subscription_free((struct pymq_subscription *)row); }
 

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "offset_cell.h"
 #include "pymq/serve.h"
 #include "row_map.h"
 #include "shared_program.h"
@@ -64,18 +65,6 @@ struct pymq_subscription {
     uint32_t expression_size;
     uint32_t topic_size, group_size;
     uint8_t names[]; /* topic, then group */
-};
-
-/* The offset of one queue. Commits store `offset`, whoever they come from and from any thread; a reset is made under
- * exclusion, so a commit is wholly before or wholly after it. */
-
-struct pymq_offset_cell {
-    _Atomic int64_t offset;  /* PYMQ_OFFSET_NONE: never committed. Any number is kept, as Apache does; a query takes
-                              * a negative one for not found */
-    _Atomic int64_t pending; /* PYMQ_OFFSET_NONE, or where a reset wants the group to pull from */
-    _Atomic int64_t pulled;  /* PYMQ_OFFSET_NONE, or where the last pull ended: how far the group has read ahead */
-    _Atomic uint64_t follower;     /* the connection that consumes from where the reset was followed to */
-    _Atomic int64_t guarded_until; /* CLOCK_MONOTONIC, ms: until then only the follower commits; 0: everybody does */
 };
 
 struct pymq_offset_row { /* topic@group */
@@ -133,6 +122,7 @@ void pymq_traffic_forget(struct pymq_tables *tables, const uint8_t *topic, size_
 /* Rows of (topic, group) where an empty name stands for every one. */
 void pymq_offset_rows_remove(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
                              size_t group_size);
+void pymq_offset_row_free(struct pymq_offset_row *row); /* one that is in no table any more */
 /* Find or make the row, with a cell for `queue_id`. PYMQ_OK, PYMQ_EINVAL, PYMQ_ENOMEM. */
 int pymq_offset_make(struct pymq_tables *tables, const uint8_t *topic, size_t topic_size, const uint8_t *group,
                      size_t group_size, int32_t queue_id, struct pymq_offset_row **row);
@@ -142,48 +132,6 @@ int pymq_offset_make(struct pymq_tables *tables, const uint8_t *topic, size_t to
 /* NULL when the row has no cell for that queue yet: then the row must be made by the control loop. */
 static inline struct pymq_offset_cell *pymq_offset_cell(struct pymq_offset_row *row, int32_t queue_id) {
     return row != NULL && queue_id >= 0 && queue_id < row->cell_count ? &row->cells[queue_id] : NULL;
-}
-
-/* What a query answers: the pending reset, else the offset, else PYMQ_OFFSET_NONE. */
-static inline int64_t pymq_offset_value(const struct pymq_offset_cell *cell) {
-    int64_t pending = atomic_load_explicit(&cell->pending, memory_order_acquire);
-    return pending != PYMQ_OFFSET_NONE ? pending : atomic_load_explicit(&cell->offset, memory_order_acquire);
-}
-
-/* How long after a reset was followed commits of others than who followed it are taken for older ones in flight: as
- * long as a member may be silent before its connection is closed. */
-#define PYMQ_RESET_GUARD_MS 120000
-
-/* Commit in the name of `connection` (0: the broker's own word). False when an older position must not win: while a
- * reset is pending, and for others than its follower for some time behind that; the client is told all is well. */
-static inline bool pymq_offset_store(struct pymq_offset_cell *cell, uint64_t connection, int64_t now_ms,
-                                     int64_t offset) {
-    if (atomic_load_explicit(&cell->pending, memory_order_acquire) != PYMQ_OFFSET_NONE)
-        return false;
-    int64_t until_ms = atomic_load_explicit(&cell->guarded_until, memory_order_acquire);
-    if (until_ms != 0 && now_ms < until_ms && connection != 0 &&
-        connection != atomic_load_explicit(&cell->follower, memory_order_acquire))
-        return false;
-    atomic_store_explicit(&cell->offset, offset, memory_order_release);
-    return true;
-}
-
-/* `connection` pulls from `offset`. PYMQ_OFFSET_NONE, or the place to begin from instead, because a reset has not been
- * followed. Whoever begins at the group's own offset consumes behind the reset, and may commit; one that still reads
- * from elsewhere may not. */
-static inline int64_t pymq_offset_begin(struct pymq_offset_cell *cell, uint64_t connection, int64_t now_ms,
-                                        int64_t offset) {
-    int64_t pending = atomic_load_explicit(&cell->pending, memory_order_acquire);
-    if (pending != PYMQ_OFFSET_NONE) {
-        if (pending != offset)
-            return pending;
-        atomic_store_explicit(&cell->follower, connection, memory_order_release);
-        atomic_store_explicit(&cell->guarded_until, now_ms + PYMQ_RESET_GUARD_MS, memory_order_release);
-        atomic_store_explicit(&cell->pending, PYMQ_OFFSET_NONE, memory_order_release); /* last: commits ask it first */
-    } else if (now_ms < atomic_load_explicit(&cell->guarded_until, memory_order_acquire) &&
-               atomic_load_explicit(&cell->offset, memory_order_acquire) == offset)
-        atomic_store_explicit(&cell->follower, connection, memory_order_release);
-    return PYMQ_OFFSET_NONE;
 }
 
 #endif

@@ -144,8 +144,8 @@ cdef extern from "pymq/serve.h" nogil:
                                         const uint8_t *topic, uint32_t topic_size)
     void pymq_serve_send_settled(pymq_serve *serve, uint64_t connection, const uint8_t *topic, uint32_t topic_size)
 
-    int pymq_serve_offset_query(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                                uint32_t topic_size, int32_t queue_id, int64_t *offset)
+    int pymq_serve_offset_query_by(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
+                                   const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t *offset)
     int64_t PYMQ_OFFSET_NONE
     int pymq_serve_offset_commit_by(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
                                     const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset)
@@ -270,8 +270,9 @@ cdef extern from "pymq/serve.h" nogil:
     int pymq_serve_pull_begins(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
                                const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset,
                                int64_t *reset_to)
-    void pymq_serve_pulled(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                           uint32_t topic_size, int32_t queue_id, int64_t next_offset)
+    void pymq_serve_pulled(pymq_serve *serve, uint64_t connection, const uint8_t *group, uint32_t group_size,
+                           const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset,
+                           int64_t next_offset)
     void pymq_serve_count_pull(pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                                uint32_t topic_size, int64_t messages, int64_t size)
     size_t pymq_serve_stop_holds(pymq_serve *serve)

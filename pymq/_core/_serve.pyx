@@ -272,14 +272,15 @@ cdef class Serve(_ServeTransactions):
             self.end()
         return reset_to if status == PYMQ_OK else None
 
-    def pulled(self, str group, str topic, int32_t queue_id, int64_t next_offset):
-        """A pull was served through the control loop and goes on at *next_offset*."""
+    def pulled(self, str group, str topic, int32_t queue_id, int64_t offset, int64_t next_offset,
+               uint64_t connection=0):
+        """A pull from *offset* was served through the control loop and goes on at *next_offset*."""
         cdef pymq_slice group_name = slice_of(group), topic_name = slice_of(topic)
         cdef pymq_serve *serve = self.begin()
         try:
             with nogil:
-                pymq_serve_pulled(serve, group_name.data, group_name.size, topic_name.data, topic_name.size, queue_id,
-                                  next_offset)
+                pymq_serve_pulled(serve, connection, group_name.data, group_name.size, topic_name.data,
+                                  topic_name.size, queue_id, offset, next_offset)
         finally:
             self.end()
 

@@ -142,8 +142,9 @@ cdef class _ServeTables(_ServeHandle):
 
     # ---- consumer offsets ----------------------------------------------------------------------------------------
 
-    def offset_query(self, str group, str topic, int32_t queue_id):
-        """The group's offset (a pending reset's, if there is one); None when it never committed."""
+    def offset_query(self, str group, str topic, int32_t queue_id, uint64_t connection=0):
+        """The group's offset (a pending reset's, if there is one); None when it never committed. *connection*: of the
+        client that is about to begin there."""
         cdef int64_t offset = 0
         cdef int status
         cdef pymq_slice group_name = slice_of(group)
@@ -151,8 +152,8 @@ cdef class _ServeTables(_ServeHandle):
         cdef pymq_serve *serve = self.begin()
         try:
             with nogil:
-                status = pymq_serve_offset_query(serve, group_name.data, group_name.size, topic_name.data,
-                                                 topic_name.size, queue_id, &offset)
+                status = pymq_serve_offset_query_by(serve, connection, group_name.data, group_name.size,
+                                                    topic_name.data, topic_name.size, queue_id, &offset)
         finally:
             self.end()
         return offset if status == PYMQ_OK else None

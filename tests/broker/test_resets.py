@@ -94,6 +94,64 @@ def test_commit_on_its_way_loses_against_the_reset_even_after_it_was_followed(si
     assert committed(side) == 8
 
 
+def test_lite_pull_client_that_keeps_committing_does_not_undo_a_reset(side):
+    """Symptom: a lite pull client that followed a reset back undid it with its next periodic commit."""
+    side.send(60)
+    assert commit(side, 40) is None
+    side.ask(40)  # up to 60, and nobody polls that
+    reset(side, queueId="0", offset="5")
+    assert commit(side, 40) == RESET_BEFORE
+    assert told(side.ask(60))[:3] == (21, "OFFSET_RESET", "5")
+    side.ask(5, maxMsgNums=20)
+    assert commit(side, 40) == RESET_BEFORE
+    side.ask(25, maxMsgNums=20)
+    assert commit(side, 40) == RESET_BEFORE  # it has got that far again, and consumed nothing of it
+    assert committed(side) == 5
+    assert commit(side, 15) is None
+    assert commit(side, 40) is None
+    side.ask(45, maxMsgNums=15)
+    assert commit(side, 60) is None
+    assert committed(side) == 60
+
+
+def test_older_offset_riding_on_the_pull_that_follows_a_reset_is_not_committed(side):
+    """Symptom: a pull from where a reset went, with an older commit riding on it, followed the reset and undid it."""
+    side.send(20)
+    commit(side, 15)
+    reset(side, queueId="0", offset="2")
+    assert len(offsets_in(side.ask(2, sysFlag=COMMIT, commitOffset=15).body)) == 18
+    assert committed(side) == 2
+    side.ask(20, sysFlag=COMMIT, commitOffset=7)
+    assert committed(side) == 7
+
+
+def test_skip_to_the_end_is_not_undone_by_what_was_read_before(side):
+    """Symptom: a client that stood at the end already followed a skip there, and committed what it had still to do."""
+    side.send(20)
+    commit(side, 10)
+    assert offsets_in(side.ask(10).body)[-1] == 19
+    assert reset(side)[0] == 20
+    side.ask(20)
+    assert commit(side, 12) == RESET_BEFORE
+    assert committed(side) == 20
+    assert commit(side, 20) is None
+    side.send(1)
+    side.ask(20)
+    assert commit(side, 21) is None
+
+
+def test_consumer_that_reconnects_after_it_followed_a_reset_commits(side):
+    """Symptom: its commits were discarded for two minutes."""
+    side.send(40)
+    commit(side, 30)
+    reset(side, queueId="0", offset="5")
+    with Wire(side.broker.config.listen_port) as broken:
+        assert broken.call(RequestCode.PULL_MESSAGE, side.pull(5, maxMsgNums=10)).fields["nextBeginOffset"] == "15"
+    side.ask(15)
+    assert commit(side, 33) is None
+    assert committed(side) == 33
+
+
 @pytest.mark.parametrize("plane", ["native", "python"])
 def test_reset_that_nobody_followed_survives_a_restart(tmp_path, plane):
     """A reset answered with success, a kill of everything but the disk, a client that goes on where it was."""

@@ -191,27 +191,120 @@ static void test_a_reset_stands_until_it_was_pulled_from(void) {
     serve_end();
 }
 
+/* A cell whose group was reset to `target`. */
+static struct pymq_offset_cell reset_cell(struct pymq_reset_guard *guard, int64_t offset, int64_t pulled,
+                                          int64_t target) {
+    struct pymq_offset_cell cell = {
+        .offset = offset, .pending = PYMQ_OFFSET_NONE, .pulled = pulled, .guard = guard};
+    pymq_guard_begin(guard, &cell, 0, target);
+    cell.offset = cell.pending = target;
+    cell.pulled = PYMQ_OFFSET_NONE;
+    return cell;
+}
+
+enum { OLD = 7, NEW = 8, THIRD = 9, NOW = 1000 };
+
+/* A pull that is served: from `begin` to `next`. */
+static void read_on(struct pymq_offset_cell *cell, uint64_t connection, int64_t begin, int64_t next) {
+    CHECK_EQ(pymq_offset_begin(cell, connection, NOW, begin), PYMQ_OFFSET_NONE);
+    pymq_offset_served(cell, connection, NOW, begin, next);
+}
+
 /* A commit that was on its way when a reset was made never wins: not before the reset is followed, and not behind that
  * when it comes from somebody who has not begun where the group stands. */
 static void test_an_older_commit_of_another_client_does_not_win_after_a_reset_was_followed(void) {
-    enum { OLD = 7, NEW = 8, THIRD = 9, NOW = 1000 };
-    struct pymq_offset_cell cell = {.offset = 40, .pending = 40};
+    struct pymq_reset_guard guard = {0};
+    struct pymq_offset_cell cell = reset_cell(&guard, 50, 60, 40);
     CHECK_EQ(pymq_offset_begin(&cell, OLD, NOW, 39), 40);
     CHECK(!pymq_offset_store(&cell, OLD, NOW, 50));
     CHECK_EQ(pymq_offset_value(&cell), 40);
-    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 40), PYMQ_OFFSET_NONE);
+    CHECK_EQ(pymq_offset_ask(&cell, NEW), 40);
+    read_on(&cell, NEW, 40, 70);
     CHECK(!pymq_offset_store(&cell, OLD, NOW, 50)); /* it was on its way all the time */
-    CHECK_EQ(pymq_offset_begin(&cell, OLD, NOW, 50), PYMQ_OFFSET_NONE); /* reads on, which does no harm */
+    read_on(&cell, OLD, 50, 80);                    /* reads on, which does no harm */
     CHECK(!pymq_offset_store(&cell, OLD, NOW, 51));
     CHECK(pymq_offset_store(&cell, NEW, NOW, 41));
     CHECK_EQ(pymq_offset_value(&cell), 41);
-    CHECK_EQ(pymq_offset_begin(&cell, THIRD, NOW, 41), PYMQ_OFFSET_NONE); /* the queue moves on to it */
-    CHECK(pymq_offset_store(&cell, THIRD, NOW, 43));
-    CHECK(!pymq_offset_store(&cell, NEW, NOW, 42));
-    CHECK(pymq_offset_store(&cell, 0, NOW, 44)); /* the broker's own word */
+    CHECK_EQ(pymq_offset_ask(&cell, THIRD), 41); /* the queue moves on to it */
+    read_on(&cell, THIRD, 41, 70);
+    CHECK(pymq_offset_store(&cell, THIRD, NOW, 55));
+    CHECK(!pymq_offset_store(&cell, OLD, NOW, 60));
+    CHECK(pymq_offset_store(&cell, 0, NOW, 99)); /* the broker's own word */
     CHECK(!pymq_offset_store(&cell, OLD, NOW + PYMQ_RESET_GUARD_MS - 1, 60));
     CHECK(pymq_offset_store(&cell, OLD, NOW + PYMQ_RESET_GUARD_MS, 60)); /* nobody's commit travels for so long */
     CHECK_EQ(pymq_offset_value(&cell), 60);
+}
+
+/* Symptom: a lite pull client that followed a reset back undid it with its next periodic commit. */
+static void test_a_follower_that_commits_what_it_had_consumed_before_does_not_undo_the_reset(void) {
+    struct pymq_reset_guard guard = {0};
+    struct pymq_offset_cell cell = reset_cell(&guard, 150, 182, 10);
+    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 182), 10);
+    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 10), PYMQ_OFFSET_NONE);
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 42)); /* rides on the pull: nothing was served yet */
+    pymq_offset_served(&cell, NEW, NOW, 10, 42);
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 150));
+    read_on(&cell, NEW, 42, 170);
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 150)); /* served again, and not consumed */
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 9));
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 30));
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 150)); /* now it is of now */
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 171));
+    CHECK_EQ(pymq_offset_value(&cell), 150);
+
+    cell = reset_cell(&guard, 201, 201, 10); /* everything is read again before the first commit */
+    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 201), 10);
+    read_on(&cell, NEW, 10, 201);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 201));
+
+    cell = reset_cell(&guard, 150, 182, 10); /* who drops what it has says the reset's offset before it begins anew */
+    CHECK_EQ(pymq_offset_begin(&cell, NEW, NOW, 182), 10);
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 10));
+    read_on(&cell, NEW, 10, 201);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 160));
+}
+
+/* Symptom: a skip to the end was undone by a client that stood there with messages it had not consumed. */
+static void test_a_skip_to_where_a_client_stands_keeps_out_what_it_had_read_before(void) {
+    struct pymq_reset_guard guard = {0};
+    struct pymq_offset_cell cell = reset_cell(&guard, 100, 201, 201);
+    read_on(&cell, NEW, 201, 201);
+    CHECK(!pymq_offset_store(&cell, NEW, NOW, 120));
+    CHECK_EQ(pymq_offset_value(&cell), 201);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 201));
+    read_on(&cell, NEW, 201, 205);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 204));
+
+    cell = reset_cell(&guard, 100, 201, 202); /* behind the end: the answer leads back to it */
+    read_on(&cell, NEW, 202, 201);
+    read_on(&cell, NEW, 201, 203);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 201));
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 203));
+}
+
+/* Symptom: the commits of a consumer that reconnected after it had followed a reset were discarded for two minutes. */
+static void test_a_client_that_reconnects_after_it_followed_a_reset_commits(void) {
+    struct pymq_reset_guard guard = {0};
+    struct pymq_offset_cell cell = reset_cell(&guard, 150, PYMQ_OFFSET_NONE, 10);
+    read_on(&cell, OLD, 10, 42);
+    read_on(&cell, NEW, 42, 74); /* goes on where it was */
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 60));
+    read_on(&cell, THIRD, 42, 74); /* its last answer was lost */
+    CHECK(pymq_offset_store(&cell, THIRD, NOW, 70));
+    CHECK_EQ(pymq_offset_value(&cell), 70);
+}
+
+/* Symptom: a new owner that asked where to begin just before the old one's last commit could not commit. */
+static void test_a_new_owner_commits_although_the_group_moved_on_since_it_asked(void) {
+    struct pymq_reset_guard guard = {0};
+    struct pymq_offset_cell cell = reset_cell(&guard, 150, 182, 10);
+    read_on(&cell, OLD, 10, 42);
+    read_on(&cell, OLD, 42, 74);
+    CHECK_EQ(pymq_offset_ask(&cell, NEW), 10);
+    CHECK(pymq_offset_store(&cell, OLD, NOW, 30));
+    read_on(&cell, NEW, 10, 42);
+    CHECK(pymq_offset_store(&cell, NEW, NOW, 35));
+    CHECK_EQ(pymq_offset_value(&cell), 35);
 }
 
 static void test_offsets_are_listed_and_removed_by_group_and_topic(void) {
@@ -275,6 +368,10 @@ int main(void) {
     RUN(test_a_negative_commit_is_kept_and_not_found);
     RUN(test_a_reset_stands_until_it_was_pulled_from);
     RUN(test_an_older_commit_of_another_client_does_not_win_after_a_reset_was_followed);
+    RUN(test_a_follower_that_commits_what_it_had_consumed_before_does_not_undo_the_reset);
+    RUN(test_a_skip_to_where_a_client_stands_keeps_out_what_it_had_read_before);
+    RUN(test_a_client_that_reconnects_after_it_followed_a_reset_commits);
+    RUN(test_a_new_owner_commits_although_the_group_moved_on_since_it_asked);
     RUN(test_offsets_are_listed_and_removed_by_group_and_topic);
     RUN(test_commits_and_snapshots_need_no_exclusion);
     return check_summary();

@@ -269,6 +269,33 @@ static void test_reset_is_told_until_the_group_has_pulled_from_it(void) {
     serve_end();
 }
 
+/* Symptom: a pull from where a reset went, with an older commit riding on it, followed the reset and undid it. */
+static void test_older_offset_riding_on_the_pull_that_follows_a_reset_is_not_committed(void) {
+    struct pymq_serve_config config = serve_config();
+    pull_start("pull-reset-riding", &config, NULL);
+    struct pymq_connection *connection = fake_connect(0);
+    for (int i = 0; i < 10; i++)
+        put_message(0, i, NULL);
+    dispatched();
+    CHECK_EQ(pymq_serve_offset_commit(served.serve, NAMES, 8), PYMQ_OK);
+    CHECK_EQ(pymq_serve_offset_reset(served.serve, NAMES, 4), PYMQ_OK);
+    struct pull_wish wish = PLAIN;
+    wish.offset = 4;
+    wish.sys_flag = PULL_COMMIT;
+    wish.commit = 8;
+    int64_t offset;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    expect_found(connection, 481, 4, 6, "10");
+    CHECK_EQ(pymq_serve_offset_query(served.serve, NAMES, &offset), PYMQ_OK);
+    CHECK_EQ(offset, 4);
+    wish.offset = 10;
+    wish.commit = 6;
+    CHECK_EQ(pull(connection, &wish), PYMQ_SERVED);
+    CHECK_EQ(pymq_serve_offset_query(served.serve, NAMES, &offset), PYMQ_OK);
+    CHECK_EQ(offset, 6);
+    serve_end();
+}
+
 static void test_whatever_needs_words_is_handed_over_with_its_reason(void) {
     struct pymq_serve_config config = serve_config();
     pull_start("pull-reasons", &config, NULL);
@@ -323,6 +350,7 @@ int main(void) {
     RUN(test_pull_finds_the_queue_that_took_a_removed_ones_place);
     RUN(test_offset_riding_on_a_pull_is_committed_once);
     RUN(test_reset_is_told_until_the_group_has_pulled_from_it);
+    RUN(test_older_offset_riding_on_the_pull_that_follows_a_reset_is_not_committed);
     RUN(test_whatever_needs_words_is_handed_over_with_its_reason);
     return check_summary();
 }

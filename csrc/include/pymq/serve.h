@@ -158,17 +158,21 @@ void pymq_serve_send_settled(struct pymq_serve *serve, pymq_connection_id connec
 /* PYMQ_OK, or PYMQ_ENOTFOUND. */
 int pymq_serve_offset_query(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                             uint32_t topic_size, int32_t queue_id, int64_t *offset);
+/* The same in the name of a client, which is about to begin there. */
+int pymq_serve_offset_query_by(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                               uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
+                               int64_t *offset);
 /* Any value, also a smaller one (the broker logs it); makes the row. The broker's own word: only while a reset is
  * pending it is accepted and ignored. */
 int pymq_serve_offset_commit(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                              uint32_t topic_size, int32_t queue_id, int64_t offset);
-/* The same in the name of a client. 1 when it is stored; 0 while a reset is pending or when another connection than
- * this one has followed it lately; or a negative status. */
+/* The same in the name of a client. 1 when it is stored; 0 while a reset is pending, or was lately and this may be from
+ * before it; or a negative status. */
 int pymq_serve_offset_commit_by(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
                                 uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
                                 int64_t offset);
-/* Reset to `offset`: older commits in flight do not win; pending until the group has pulled from it, and behind that
- * only who begins from the group's offset commits, for PYMQ_RESET_GUARD_MS. */
+/* Reset to `offset`: older commits in flight do not win. Pending until the group has pulled from it; for
+ * PYMQ_RESET_GUARD_MS behind that only what was served from there on is committed, by who goes on from there. */
 int pymq_serve_offset_reset(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                             uint32_t topic_size, int32_t queue_id, int64_t offset);
 void pymq_serve_offset_remove(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
@@ -329,9 +333,10 @@ void pymq_serve_get(struct pymq_serve *serve, struct pymq_get *get, struct pymq_
 int pymq_serve_pull_begins(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
                            uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id,
                            int64_t offset, int64_t *reset_to);
-/* The control loop has served a pull that goes on at `next_offset`. */
-void pymq_serve_pulled(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                       uint32_t topic_size, int32_t queue_id, int64_t next_offset);
+/* The control loop has served a pull from `offset` that goes on at `next_offset`; its own commit is stored before. */
+void pymq_serve_pulled(struct pymq_serve *serve, pymq_connection_id connection, const uint8_t *group,
+                       uint32_t group_size, const uint8_t *topic, uint32_t topic_size, int32_t queue_id, int64_t offset,
+                       int64_t next_offset);
 /* Such a pull has found messages: count them. */
 void pymq_serve_count_pull(struct pymq_serve *serve, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                            uint32_t topic_size, int64_t messages, int64_t bytes);

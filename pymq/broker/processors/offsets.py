@@ -60,7 +60,9 @@ class OffsetProcessor:
         command = request.command
         # Compat: a group that is not named is one called null.
         header = QueryConsumerOffsetRequestHeader.from_fields({"consumerGroup": NULL, **command.fields})
-        offset = self._broker.serve.offset_query(header.consumer_group, header.topic, header.queue_id)
+        offset = self._broker.serve.offset_query(
+            header.consumer_group, header.topic, header.queue_id, request.connection
+        )
         if offset is not None and offset >= 0:
             return command.reply(fields={"offset": str(offset)})
         if header.set_zero_if_not_found is False:

@@ -108,12 +108,12 @@ class PullProcessor:
         if isinstance(wanted, Command):
             return wanted
         outcome = self._reset(pull)
-        if outcome is None:
-            outcome = await self._read(pull, wanted)
-        if first_pass and pull.sys_flag & COMMIT_OFFSET:
+        if first_pass and pull.sys_flag & COMMIT_OFFSET:  # before the read: it cannot mean what is read only now
             self._broker.serve.offset_commit(
                 pull.group, pull.topic, pull.queue_id, pull.number("commitOffset"), request.connection
             )
+        if outcome is None:
+            outcome = await self._read(pull, wanted)
         if outcome.code == ResponseCode.PULL_NOT_FOUND and first_pass and pull.sys_flag & SUSPEND:
             held = self._hold(pull, wanted)
             if held:
@@ -153,7 +153,9 @@ class PullProcessor:
         except StoreError as error:
             log.error("pull failed topic=%s queue=%d: %s", pull.topic, pull.queue_id, error)
             return Outcome(ResponseCode.SYSTEM_ERROR, "store getMessage return null", 0, 0, 0)
-        serve.pulled(pull.group, pull.topic, pull.queue_id, found.next_offset)
+        serve.pulled(
+            pull.group, pull.topic, pull.queue_id, pull.offset, found.next_offset, pull.request.connection
+        )  # fmt: skip
         if found.status == GET_FOUND:
             serve.count_pull(pull.group, pull.topic, found.message_count, len(found.body))
         return Outcome(
