@@ -98,3 +98,26 @@ def test_what_never_reaches_the_timer_topic_does_not_hold_timers_up_for_ever(tmp
             until(is_there, saw=lambda: service.store.stats)
         assert caplog.text.count("timers go on without what their topic does not have") == 1
         assert service._expected == 2
+
+
+def test_a_slot_that_was_begun_is_delivered_while_something_is_on_its_way_into_the_topic(tmp_path, monkeypatch):
+    """Its recalls are done with: the rest of it waits for nothing, least of all in a loop without a pause."""
+    monkeypatch.setattr("pymq.broker.timer.service.TURN_S", 0.0)
+    monkeypatch.setattr("pymq.broker.timer.store.BATCH", 3)
+    with driven_broker(tmp_path) as driven, Wire(driven.broker.config.listen_port) as wire:
+        service, turns = driven.broker.timer, []
+        timers, due_ms = service.store, driven.clock.now_ms() + 5000
+
+        def dequeue(*arguments):
+            count = type(timers).dequeue(timers, *arguments)
+            if timers.dequeue_cut:
+                turns.append(driven.loop.call_soon_threadsafe(service.stored, PutResult(1000, 0, 100, 0)))
+            return count
+
+        for number in range(9):
+            send(wire, due_ms, b"%d" % number)
+        until(lambda: timers.stats.enqueued == 9, saw=lambda: timers.stats)
+        monkeypatch.setattr(timers, "dequeue", dequeue)
+        driven.clock.advance(8)
+        until(lambda: len(bodies(driven)) == 9, saw=lambda: timers.stats)
+        assert len(turns) == 2

@@ -160,9 +160,9 @@ class TimerService:
         if not config.timer_stop_enqueue:
             self._take_end(clock.now_ms())
             store.enqueue(self._until, clock.monotonic_s() + TURN_S)
-        # Nothing is delivered before what stood in the topic when it fell due is in the wheel: a recall may be there.
-        if not config.timer_stop_dequeue and (config.timer_stop_enqueue or self._is_read()):
-            until_ms = math.inf if config.timer_stop_enqueue else self._until_ms
+        if not config.timer_stop_dequeue:
+            # No slot is begun before what stood in the topic when it fell due is in the wheel: a recall may be there.
+            until_ms = math.inf if config.timer_stop_enqueue else self._until_ms if self._is_read() else 0
             store.dequeue(clock.monotonic_s() + TURN_S, until_ms)
         now_s = clock.monotonic_s()
         self.enqueue_rate.sample(store.stats.enqueued, now_s)
