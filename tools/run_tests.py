@@ -23,7 +23,8 @@ INTEROP = "tests/interop"
 CLIENTS = tuple(f"{INTEROP}/{name}" for name in ("clients", "scenarios", "differential"))
 # Delays and timers of a minute that outlive a change of brokers: five of them, nearly without work.
 WAITING = tuple(f"{INTEROP}/test_exchange_{name}.py" for name in ("delays", "timers"))
-CONTRACT = "tests/contract"  # goes with the waiting ones, which end first
+# These go with groups that end before the others.
+CONTRACT, CRASH = "tests/contract", "tests/crash"
 NATIVE = "tests/test_native_programs.py"
 SPARK = "tests/spark_jobs"
 APART_PRIORITY = 5  # less than the others', whose tests look at clocks more often
@@ -72,9 +73,12 @@ def groups() -> tuple[Turn, Turn]:
     first = {
         f"the tests of {', '.join(CLIENTS)}": [*CLIENTS],
         f"the tests of {', '.join((*WAITING, CONTRACT))}": [*WAITING, CONTRACT],
-        f"the other tests of {INTEROP}": [INTEROP, *(f"--ignore={path}" for path in (*CLIENTS, *WAITING))],
+        f"the other tests of {INTEROP}, and {CRASH}": [
+            *(INTEROP, CRASH),
+            *(f"--ignore={path}" for path in (*CLIENTS, *WAITING)),
+        ],
     }
-    others = ["tests", *(f"--ignore={path}" for path in (INTEROP, CONTRACT, NATIVE, SPARK))]
+    others = ["tests", *(f"--ignore={path}" for path in (INTEROP, CONTRACT, CRASH, NATIVE, SPARK))]
     return Turn(first, others), Turn({"the tests in C": [NATIVE]}, [SPARK])
 
 
