@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -439,13 +440,8 @@ def test_checks_come_by_themselves(tmp_path, plane):
         transaction_time_out=50, transaction_check_interval=100, transaction_op_batch_interval=50,
     )  # fmt: skip
 
-    class Running:
-        """What a Producer wants to know."""
-
     with pymq.Broker(config).running() as broker:
-        running = Running()
-        running.broker, running.clock = broker, broker.clock
-        with Producer(running) as producer:
+        with Producer(SimpleNamespace(broker=broker, clock=broker.clock)) as producer:
             producer.half(b"lost")
             (check,) = producer.checked()
             assert producer.answer(check).code == ResponseCode.SUCCESS

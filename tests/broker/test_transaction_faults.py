@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import pymq
@@ -43,9 +45,6 @@ def test_a_bug_in_a_round_does_not_end_the_rounds(tmp_path, monkeypatch, caplog)
         transaction_time_out=50, transaction_check_interval=100, transaction_op_batch_interval=50,
     )  # fmt: skip
 
-    class Running:
-        """What a Producer wants to know."""
-
     with pymq.Broker(config).running() as broker:
         rounds = broker.transactions.checks
         real, left = rounds.run, ["a bug"]
@@ -56,9 +55,7 @@ def test_a_bug_in_a_round_does_not_end_the_rounds(tmp_path, monkeypatch, caplog)
             return await real(scan=scan)
 
         monkeypatch.setattr(rounds, "run", failing)
-        running = Running()
-        running.broker, running.clock = broker, broker.clock
-        with Producer(running) as producer:
+        with Producer(SimpleNamespace(broker=broker, clock=broker.clock)) as producer:
             producer.half(b"lost")
             (check,) = producer.checked()
             assert producer.answer(check).code == ResponseCode.SUCCESS

@@ -2,6 +2,8 @@
 #ifndef PYMQ_TESTS_PULL_HELP_H
 #define PYMQ_TESTS_PULL_HELP_H
 
+#include <poll.h>
+
 #include "pymq/java_hash.h"
 #include "serve_help.h"
 
@@ -101,6 +103,21 @@ static inline void put_message(int32_t queue_id, int n, const char *tag) {
     if (tag != NULL)
         snprintf(properties, sizeof properties, "TAGS\001%s\002", tag);
     CHECK_EQ(send_record(served.store, "T", queue_id, text(body), properties, 0).status, PYMQ_OK);
+}
+
+static inline struct pymq_serve_stats stats_now(void) {
+    struct pymq_serve_stats stats;
+    pymq_serve_stats(served.serve, &stats);
+    return stats;
+}
+
+/* What the reactor does when its eventfd rings; fails when it does not ring. */
+static inline void ring(void) {
+    struct pollfd wait = {.fd = fake.reactor.event_fd, .events = POLLIN};
+    uint64_t value;
+    CHECK_EQ(poll(&wait, 1, 20000), 1);
+    CHECK_EQ(read(fake.reactor.event_fd, &value, sizeof value), (int64_t)sizeof value);
+    served.service->event(served.service->context, &fake.reactor);
 }
 
 static inline void dispatched(void) { CHECK_EQ(pymq_store_wait_dispatched(served.store, 20000), PYMQ_OK); }

@@ -8,20 +8,6 @@
 static const struct pull_wish HELD = {.opaque = 1, .count = 32, .version = 7, .sys_flag = PULL_SUSPEND,
                                       .suspend_ms = 15000};
 
-static struct pymq_serve_stats stats_now(void) {
-    struct pymq_serve_stats stats;
-    pymq_serve_stats(served.serve, &stats);
-    return stats;
-}
-
-static void ring(void) {
-    struct pollfd wait = {.fd = fake.reactor.event_fd, .events = POLLIN};
-    uint64_t value;
-    CHECK_EQ(poll(&wait, 1, 20000), 1);
-    CHECK_EQ(read(fake.reactor.event_fd, &value, sizeof value), (int64_t)sizeof value);
-    served.service->event(served.service->context, &fake.reactor);
-}
-
 /* Pull as `wish` says, with a body of that size. */
 static int pull_with_body(struct pymq_connection *connection, const struct pull_wish *wish, size_t body_size) {
     struct pull_text text_of;

@@ -12,21 +12,6 @@ static int64_t holds(void) {
     return stats.holds;
 }
 
-static struct pymq_serve_stats stats_now(void) {
-    struct pymq_serve_stats stats;
-    pymq_serve_stats(served.serve, &stats);
-    return stats;
-}
-
-/* What the reactor does when its eventfd rings; fails when it does not ring. */
-static void ring(void) {
-    struct pollfd wait = {.fd = fake.reactor.event_fd, .events = POLLIN};
-    uint64_t value;
-    CHECK_EQ(poll(&wait, 1, 20000), 1);
-    CHECK_EQ(read(fake.reactor.event_fd, &value, sizeof value), (int64_t)sizeof value);
-    served.service->event(served.service->context, &fake.reactor);
-}
-
 /* Let the clock go on to `at_ms`, calling the timer when it wants to be. */
 static void run_until(int64_t at_ms) {
     while (fake.reactor.due_ms <= at_ms) {
