@@ -440,9 +440,11 @@ def test_checks_come_by_themselves(tmp_path, plane):
         transaction_time_out=50, transaction_check_interval=100, transaction_op_batch_interval=50,
     )  # fmt: skip
 
-    with pymq.Broker(config).running() as broker:
-        with Producer(SimpleNamespace(broker=broker, clock=broker.clock)) as producer:
-            producer.half(b"lost")
-            (check,) = producer.checked()
-            assert producer.answer(check).code == ResponseCode.SUCCESS
-            assert broker.transactions.counts["committed"] == 1
+    with (
+        pymq.Broker(config).running() as broker,
+        Producer(SimpleNamespace(broker=broker, clock=broker.clock)) as producer,
+    ):
+        producer.half(b"lost")
+        (check,) = producer.checked()
+        assert producer.answer(check).code == ResponseCode.SUCCESS
+        assert broker.transactions.counts["committed"] == 1
