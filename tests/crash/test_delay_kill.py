@@ -7,6 +7,7 @@ kill the broker runs until everything is due, is stopped in order, and the store
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -21,6 +22,7 @@ from pymq._core._store import Store
 from pymq.remoting.codes import RequestCode, ResponseCode
 from pymq.remoting.command import Command
 from pymq.store.config import StoreConfig
+from tests.broker.sides import until
 from tests.broker.wire import BrokerProcess, Wire, send_fields
 
 pytestmark = pytest.mark.crash
@@ -108,6 +110,13 @@ def run_and_kill(directory: Path, run: int, live_s: float, ledger: Ledger) -> No
             assert not thread.is_alive()
 
 
+def all_delivered(wire: Wire) -> bool:
+    """Whether every level is delivered up to its end, by the broker's own count."""
+    table = json.loads(wire.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    levels = [value.split(",") for name, value in table.items() if name.startswith("scheduleMessageOffset_")]
+    return len(levels) == len(DELAYS_MS) and all(delivered == stored for delivered, stored in levels)
+
+
 def waiting_times(store: Store) -> dict[bytes, tuple[int, int]]:
     """(level, store time) of every message in the levels' queues, by body."""
     found: dict[bytes, tuple[int, int]] = {}
@@ -137,7 +146,8 @@ def test_a_killed_broker_delivers_every_acknowledged_delayed_message_and_none_ea
     for run in range(RUNS):
         run_and_kill(tmp_path, run, chance.uniform(*LIVE_MS) / 1000, ledger)
     with BrokerProcess(tmp_path, *ARGUMENTS) as broker:
-        time.sleep(max(DELAYS_MS) / 1000 + 2.0)
+        with Wire(broker.port) as wire:
+            until(lambda: all_delivered(wire), timeout_s=60.0)
         assert broker.stop() == 0
     assert not ledger.refused, ledger.refused[0]
     config = StoreConfig(flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20, message_delay_level=LEVELS)
