@@ -16,6 +16,7 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pymq.broker.data_version import DataVersion
 
@@ -86,6 +87,26 @@ class TimerCheckpoint:
             found.precision_ms, found.clean, found.log_end = precision_ms, bool(clean), log_end
             found.pending_from, found.retry_floor, found.slots = pending_from, retry_floor, slots
         return found
+
+
+class Progress(NamedTuple):
+    """A state of the timers that may be written once the commit log is on disk up to `end_offset`."""
+
+    end_offset: int
+    read_ms: int
+    queue_offset: int
+    log_end: int
+    retry_floor: int
+    slots: int
+    oldest: float
+
+    def checkpoint(self, version: DataVersion, precision_ms: int, pending_from: int, *, clean: bool) -> TimerCheckpoint:
+        """What is written of it."""
+        return TimerCheckpoint(
+            read_ms=self.read_ms, log_flushed=self.log_end, queue_offset=self.queue_offset, version=version, ours=True,
+            precision_ms=precision_ms, clean=clean, log_end=self.log_end,
+            pending_from=min(pending_from, self.log_end), retry_floor=self.retry_floor, slots=self.slots,
+        )  # fmt: skip
 
 
 def load_checkpoint(path: Path) -> TimerCheckpoint | None:

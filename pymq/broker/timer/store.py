@@ -20,67 +20,36 @@ everything (disk full), the rest of the slot waits and nothing else is dequeued 
 
 from __future__ import annotations
 
-import heapq
 import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from pymq._core._serve import PutResult, Reput
-from pymq.broker import names as broker_names
 from pymq.broker.timer import properties as names
+from pymq.broker.timer import reputs
 from pymq.broker.timer.checkpoint import FILE_NAME as CHECKPOINT_NAME
-from pymq.broker.timer.checkpoint import TimerCheckpoint, save_checkpoint
-from pymq.broker.timer.log import DIRECTORY, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE, UNIT, TimerLog, Unit
+from pymq.broker.timer.checkpoint import Progress, save_checkpoint
+from pymq.broker.timer.log import DIRECTORY, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE, TimerLog, Unit
 from pymq.broker.timer.metrics import FILE_NAME as METRICS_NAME
 from pymq.broker.timer.metrics import TimerMetrics, topic_hash
 from pymq.broker.timer.rebuild import RolledCopies, still_pending
 from pymq.broker.timer.recovery import recover
+from pymq.broker.timer.roll_window import RollWindow
 from pymq.broker.timer.settings import TimerSettings
+from pymq.broker.timer.slots import Entry, PendingSlots
 from pymq.broker.timer.source import Timed, TimerSource
 from pymq.broker.timer.stats import TimerStats
 from pymq.broker.timer.wheel import FILE_NAME as WHEEL_NAME
-from pymq.broker.timer.wheel import SLOTS_TOTAL, Slot, TimerWheel
+from pymq.broker.timer.wheel import SLOTS_TOTAL, TimerWheel
 from pymq.clock import Clock
 
 BATCH = 512  # messages read, or put again, with one call
-BLANK_SLOTS = 60  # TIMER_BLANK_SLOTS: distance the roll window keeps from the wheel's length
 PUT_OFF_MS_MAX = 60_000
 PENDING_FROM_INTERVAL_S = 30.0
-MOVED = b"REAL_TOPIC\x02REAL_QID\x02"
-ASKED = b"".join(f"{name}\x02".encode() for name in (names.DELAY_SEC, names.DELAY_MS, names.DELIVER_MS))
-
-GONE = frozenset({"PYMQ_ENOTFOUND", "PYMQ_ECORRUPT"})  # the record itself; no attempt will find it
-HOMELESS = frozenset({"PYMQ_ETOPIC", "PYMQ_EINVAL"})  # it says no topic or queue of its own
-FULL = frozenset({"PYMQ_EPROPERTIES", "PYMQ_ETOOBIG"})  # no room for what we add
-ALONE = FULL | {"PYMQ_EREMOVED"}  # concerns this message and not the store
-
 log = logging.getLogger("pymq.broker")
-
-
-class Entry(NamedTuple):
-    """A timer on its way into the wheel."""
-
-    time_ms: int
-    magic: int
-    offset: int
-    size: int
-    topic_hash: int
-
-
-class Progress(NamedTuple):
-    """A state of the timers that may be written once the commit log is on disk up to `end_offset`."""
-
-    end_offset: int
-    read_ms: int
-    queue_offset: int
-    log_end: int
-    retry_floor: int
-    slots: int
-    oldest: float
 
 
 class TimerStore:
@@ -104,9 +73,6 @@ class TimerStore:
         self.precision_ms = settings.timer_precision
         self._source = source
         self._clock = clock
-        window = settings.timer_roll_window_slot
-        longest = slots_total - BLANK_SLOTS
-        self._window = window if 2 <= window <= longest else longest
         self._checkpoint_path = directory / "config" / CHECKPOINT_NAME
         self.metrics = TimerMetrics(directory / "config" / METRICS_NAME, clock)
         self.wheel = TimerWheel(directory / WHEEL_NAME, self.precision_ms, slots_total)
@@ -118,9 +84,8 @@ class TimerStore:
         if self.queue_offset > found.queue_offset and found.queue_offset:
             log.error("timers lost count=%d because=their queue was removed", first - found.queue_offset)
         self.checkpoint = found.checkpoint
-        self._pending = found.pending
-        self._times = list(found.pending)
-        heapq.heapify(self._times)
+        self._slots = PendingSlots(self.wheel, self.log, found.pending)
+        self._window = RollWindow(self.wheel, self._slots, settings.timer_roll_window_slot)
         self.read_ms = found.read_ms or self._slot_of(clock.now_ms())
         self.stats = TimerStats()
         self._left: list[tuple[int, Unit]] = []  # of a slot that the store refused: (its time, unit)
@@ -145,12 +110,13 @@ class TimerStore:
     @property
     def pending_slots(self) -> int:
         """How many slots have timers in them. Any thread."""
-        return len(self._pending)
+        return len(self._slots)
 
     @property
     def next_due_ms(self) -> int | None:
         """When the next slot is over; None when there is none."""
-        return self._times[0] + self.precision_ms if self._times else None
+        next_ms = self._slots.next_ms
+        return next_ms + self.precision_ms if next_ms is not None else None
 
     def behind_ms(self, now_ms: int) -> int:
         """How late dequeuing is. Any thread."""
@@ -168,7 +134,7 @@ class TimerStore:
 
     def needed_from(self) -> int | None:
         """The lowest commit-log offset that a timer still needs; None when none does. Any thread."""
-        oldest = min(self._committed.oldest, min(list(self._pending.values()), default=math.inf))
+        oldest = min(self._committed.oldest, self._slots.oldest_offset)
         oldest = min([oldest, *(unit.offset for _, unit in list(self._left))])
         waiting = self._source.read(min(self.queue_offset, self._committed.queue_offset), 1)
         if waiting:  # all of the log, while the next one is damaged: where it is, and the one behind it, is not known
@@ -177,11 +143,7 @@ class TimerStore:
 
     def count_below(self, offset: int) -> int:
         """How many pending timers need something below *offset* of the commit log. Any thread."""
-        return sum(
-            sum(unit.offset < offset for unit in self._units(time_ms))
-            for time_ms, lowest in list(self._pending.items())
-            if lowest < offset
-        )
+        return self._slots.count_below(offset)
 
     # ---- timer topic to wheel ------------------------------------------------------------------------------------
 
@@ -222,7 +184,7 @@ class TimerStore:
                 self._enqueue_batch(pending, self._clock.now_ms())
             self.queue_offset = batch[-1].queue_offset + 1
         if until:
-            log.info("timers made again from their topic slots=%d read_ms=%d", len(self._pending), self.read_ms)
+            log.info("timers made again from their topic slots=%d read_ms=%d", len(self._slots), self.read_ms)
 
     def _enqueue_batch(self, batch: Sequence[Timed], now_ms: int) -> None:
         entries: list[Entry] = []
@@ -254,7 +216,7 @@ class TimerStore:
                     unit = Unit(NONE, magic, names.NEVER_ENQUEUED, 0, message.offset, message.size, code)
                     late.append((time_ms, unit, self._delete_key(properties)))
                 continue
-            time_ms, magic = self._roll(time_ms, magic, now_ms)
+            time_ms, magic = self._window.place(time_ms, magic, now_ms)
             self._move_back(time_ms)
             entries.append(Entry(time_ms, magic, message.offset, message.size, topic_hash(topic)))
             topics[topic] = topics.get(topic, 0) + (-1 if deletes else 1)
@@ -287,57 +249,8 @@ class TimerStore:
         self.stats.late_recalls += max(len(recalls) - met, 0)
         self._deliver(kept)
 
-    def _roll(self, time_ms: int, magic: int, now_ms: int) -> tuple[int, int]:
-        """The slot a timer goes into now: its own, or one in between when that is too far away."""
-        write_ms = self._slot_of(now_ms)
-        window_ms = self._window * self.precision_ms
-        beyond_ms = time_ms - write_ms - window_ms
-        if beyond_ms >= 0:
-            magic |= MAGIC_ROLL
-            # As Apache has it: not so close behind the last roll that there is no time for another.
-            near = beyond_ms < self._window // 3 * self.precision_ms
-            time_ms = write_ms + (self._window // 2 if near else self._window) * self.precision_ms
-        occupant_ms = self.wheel.occupant_ms(time_ms)
-        while occupant_ms != time_ms and occupant_ms in self._pending:
-            # Only after the clock has jumped by days: the slot is somebody else's. Come back when it may be free.
-            magic |= MAGIC_ROLL
-            write_ms += self.precision_ms
-            time_ms = write_ms
-            occupant_ms = self.wheel.occupant_ms(time_ms)
-        return time_ms, magic
-
     def _append(self, entries: Iterable[Entry], now_ms: int) -> None:
-        """Write units and slots, in that order."""
-        write_ms = self._slot_of(now_ms)
-        slots: dict[int, Slot] = {}
-        lowest: dict[int, int] = {}
-        units: list[tuple[int, Unit]] = []
-        after = self.log.end
-        for entry in entries:
-            time_ms = entry.time_ms
-            slot = slots.get(time_ms)
-            if slot is None and time_ms in self._pending:
-                slot = self.wheel.get(time_ms)
-            position = self.log.place(after)
-            after = position + UNIT.size
-            written_ms = min(write_ms, time_ms)
-            previous = slot.last if slot is not None else NONE
-            unit = Unit(
-                previous, entry.magic, written_ms, time_ms - written_ms, entry.offset, entry.size, entry.topic_hash
-            )
-            units.append((position, unit))
-            step = -1 if entry.magic & MAGIC_DELETE else 1
-            first, count = (slot.first, slot.messages) if slot is not None else (position, 0)
-            slots[time_ms] = Slot(first, position, count + step)
-            lowest[time_ms] = min(lowest.get(time_ms, entry.offset), entry.offset)
-        self.log.write(units)
-        for time_ms, slot in slots.items():
-            self.wheel.put(time_ms, slot)
-            if time_ms not in self._pending:
-                heapq.heappush(self._times, time_ms)
-                self._pending[time_ms] = lowest[time_ms]
-            else:
-                self._pending[time_ms] = min(self._pending[time_ms], lowest[time_ms])
+        self._slots.append(entries, self._slot_of(now_ms))
 
     def _move_back(self, time_ms: int) -> None:
         """Let slots from *time_ms* on be dequeued (again), because the clock has gone back behind them."""
@@ -381,40 +294,24 @@ class TimerStore:
         now_ms = self._clock.now_ms()
         if self.rolls_are_back:
             self._roll_due_ms = math.inf
-        while self._times and self._times[0] + self.precision_ms <= min(now_ms, until_ms):
-            if self._left or self._times[0] >= self._roll_due_ms or self.stopping():
+        while (time_ms := self._slots.next_ms) is not None and time_ms + self.precision_ms <= min(now_ms, until_ms):
+            if self._left or time_ms >= self._roll_due_ms or self.stopping():
                 return count
-            self._dequeue_slot(self._times[0], end_s)
+            self._dequeue_slot(time_ms, end_s)
             count += 1
             now_ms = self._clock.now_ms()
             if self._clock.monotonic_s() >= end_s:
                 break
         return count
 
-    def _units(self, time_ms: int) -> list[Unit]:
-        """A slot's units in the order they came."""
-        slot = self.wheel.get(time_ms)
-        position = slot.last if slot is not None else NONE
-        units = []
-        while position != NONE:
-            unit = self.log.read(position)
-            if unit is None or unit.previous >= position:
-                log.error("timer log damaged position=%d slot_ms=%d; recovery will read it again", position, time_ms)
-                break
-            units.append(unit)
-            position = unit.previous
-        units.reverse()
-        return units
-
     def _dequeue_slot(self, time_ms: int, end_s: float) -> None:
         """Deliver the first slot. Until its units are known it stays pending; from then on `_deliver` keeps them."""
-        units = self._units(time_ms)
+        units = self._slots.units(time_ms)
         deletes = [unit for unit in units if unit.magic & MAGIC_DELETE and not unit.magic & MAGIC_ROLL]
         normal = [unit for unit in units if not unit.magic & MAGIC_DELETE or unit.magic & MAGIC_ROLL]
         if deletes:
             normal = self._recalled(deletes, normal)
-        heapq.heappop(self._times)
-        self._pending.pop(time_ms, None)
+        self._slots.pop()
         self.read_ms = time_ms + self.precision_ms
         self._deliver([(time_ms, unit) for unit in normal], end_s)
 
@@ -451,15 +348,15 @@ class TimerStore:
                 batch = list(islice(waiting, BATCH))
                 results = self._source.reput([self._reput(unit, now_ms) for _, unit in batch])
                 for (time_ms, unit), result in zip(batch, results, strict=True):
-                    if isinstance(result, str) and result in FULL:
-                        result = self._reput_full(unit)
+                    if isinstance(result, str) and result in reputs.FULL:
+                        result = self._reput_full(unit, result)
                     waiting.popleft()
                     if isinstance(result, PutResult):
                         self._delivered(time_ms, unit, result, now_ms, topics)
-                    elif result in ALONE:
+                    elif result in reputs.ALONE:
                         log.warning("timer put off offset=%d slot_ms=%d because=%s", unit.offset, time_ms, result)
                         put_off.append((time_ms, unit))
-                    elif result in GONE or result in HOMELESS:
+                    elif result in reputs.GONE or result in reputs.HOMELESS:
                         self._given_up(time_ms, unit, result)
                     else:
                         if not self._left:
@@ -477,43 +374,39 @@ class TimerStore:
                 self.metrics.add(topic, -count)
 
     def _given_up(self, time_ms: int, unit: Unit, status: str) -> None:
-        if status in GONE:
+        if status in reputs.GONE:
             self.stats.lost += 1
             log.error("timer lost offset=%d slot_ms=%d because=%s", unit.offset, time_ms, status)
         else:
             self.stats.illegal += 1
             log.error("timer without topic or queue offset=%d slot_ms=%d", unit.offset, time_ms)
 
-    def _reput(self, unit: Unit, now_ms: int) -> Reput:
-        added = f"{names.ENQUEUE_MS}\x01{unit.written_ms}\x02{names.DEQUEUE_MS}\x01{now_ms}\x02"
-        if not unit.magic & MAGIC_ROLL:
-            # Compat: REAL_TOPIC and REAL_QID stay; 5.5.0 clears them too late, and consumers see them.
-            return Reput(unit.offset, set=added.encode())
+    def _properties(self, unit: Unit) -> Mapping[str, str]:
+        """Of the message a unit is about; none when it is gone, which its re-put will say."""
         message = self._source.record(unit.offset)
-        properties = message.properties if message is not None else {}
+        return message.properties if message is not None else {}
+
+    def _reput(self, unit: Unit, now_ms: int) -> Reput:
+        if not unit.magic & MAGIC_ROLL:
+            return reputs.delivery(unit, now_ms)
+        properties = self._properties(unit)
         try:
             out_ms = names.java_long(properties.get(names.OUT_MS, ""))
         except ValueError:
             out_ms = 0
         self._roll_due_ms = min(self._roll_due_ms, self._slot_of(out_ms))
-        added += names.rolled_again(properties)
-        return Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, set=added.encode())
+        return reputs.roll(unit, now_ms, properties)
 
-    def _reput_full(self, unit: Unit) -> PutResult | str:
-        """Put a message again that has no room for what is added: sends leave some, other brokers' sends did not.
-
-        One that is rolled must not be stuck until its time and beyond. What it asked for is in OUT_MS by then and gives
-        its place to the count, by which copies are told apart; without even that it may come twice from a rebuild.
-        """
-        if not unit.magic & MAGIC_ROLL:
-            (result,) = self._source.reput([Reput(unit.offset, remove=MOVED)])
-            return result
-        message = self._source.record(unit.offset)
-        for added in (names.rolled_again(message.properties if message is not None else {}), ""):
-            (result,) = self._source.reput(
-                [Reput(unit.offset, topic=broker_names.TIMER_TOPIC, queue_id=0, remove=ASKED, set=added.encode())]
-            )
-            if isinstance(result, PutResult) or result not in FULL:
+    def _reput_full(self, unit: Unit, refusal: str) -> PutResult | str:
+        """Put a message again that has no room for what is added; *refusal* if nothing helps."""
+        if unit.magic & MAGIC_ROLL:
+            attempts = reputs.rolls_without_room(unit, self._properties(unit))
+        else:
+            attempts = reputs.deliveries_without_room(unit)
+        result: PutResult | str = refusal
+        for attempt in attempts:
+            (result,) = self._source.reput([attempt])
+            if isinstance(result, PutResult) or result not in reputs.FULL:
                 break
         return result
 
@@ -552,7 +445,7 @@ class TimerStore:
         read_ms = min([self.read_ms, *(time_ms for time_ms, _ in self._left)])
         return Progress(
             self._end_offset, read_ms, self.queue_offset, self.log.end, min(self._attempts, default=NONE),
-            len(self._pending), min(self._pending.values(), default=math.inf),
+            len(self._slots), self._slots.oldest_offset,
         )  # fmt: skip
 
     @property
@@ -596,29 +489,15 @@ class TimerStore:
         now_s = self._clock.monotonic_s()
         if current and (clean or now_s - self._pending_from_s >= PENDING_FROM_INTERVAL_S):
             self._pending_from_s = now_s
-            self._pending_from = self._first_pending()
+            self._pending_from = self._slots.first_position
         self.log.flush()
         self.wheel.flush()
         version = self.checkpoint.version
         version.advance(self._clock)
-        self.checkpoint = TimerCheckpoint(
-            read_ms=progress.read_ms, log_flushed=progress.log_end, queue_offset=progress.queue_offset,
-            version=version, ours=True, precision_ms=self.precision_ms, clean=clean, log_end=progress.log_end,
-            pending_from=min(self._pending_from, progress.log_end), retry_floor=progress.retry_floor,
-            slots=progress.slots,
-        )  # fmt: skip
+        self.checkpoint = progress.checkpoint(version, self.precision_ms, self._pending_from, clean=clean)
         save_checkpoint(self._checkpoint_path, self.checkpoint)
         self._committed = progress
         self.metrics.save()
-
-    def _first_pending(self) -> int:
-        """The position of the first unit that is still to come; nothing before it is ever read again."""
-        first = self.log.end
-        for time_ms in self._pending:
-            slot = self.wheel.get(time_ms)
-            if slot is not None:
-                first = min(first, slot.first)
-        return first
 
     def clean(self) -> int:
         """Remove files of the timer log that nobody will read again; how many."""
@@ -628,7 +507,8 @@ class TimerStore:
         """Stop: what was delivered is on disk, and known to be; without *flush*, as a crash would."""
         if flush:
             # Let the next opener, Apache's broker perhaps, not walk over slots that are known to be empty.
-            self.read_ms = max(self.read_ms, min([self._slot_of(self._clock.now_ms()), *self._times[:1]]))
+            now_ms, next_ms = self._slot_of(self._clock.now_ms()), self._slots.next_ms
+            self.read_ms = max(self.read_ms, now_ms if next_ms is None else min(now_ms, next_ms))
             left, self._left = self._left, []
             self._put_off([unit for _, unit in left], self._clock.now_ms(), at_once=True)
             self._commit_now(clean=True)

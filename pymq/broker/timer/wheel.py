@@ -43,7 +43,8 @@ class TimerWheel:
             ConfigError: it is of another size.
         """
         self._path = path
-        self._precision_ms = precision_ms
+        self.precision_ms = precision_ms
+        self.slots_total = slots_total
         self._slots = 2 * slots_total
         self._size = self._slots * SLOT.size
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -57,20 +58,20 @@ class TimerWheel:
     @property
     def span_ms(self) -> int:
         """How much time lies between two times that share a slot."""
-        return self._slots * self._precision_ms
+        return self._slots * self.precision_ms
 
     def _position(self, time_ms: int) -> int:
-        return time_ms // self._precision_ms % self._slots * SLOT.size
+        return time_ms // self.precision_ms % self._slots * SLOT.size
 
     def occupant_ms(self, time_ms: int) -> int:
         """The time whose chain is in the slot of *time_ms*; 0 when there never was one."""
         (unit,) = struct.unpack_from(">q", self._map, self._position(time_ms))
-        return int(unit) * self._precision_ms
+        return int(unit) * self.precision_ms
 
     def get(self, time_ms: int) -> Slot | None:
         """The chain of *time_ms*."""
         unit, first, last, count, _ = SLOT.unpack_from(self._map, self._position(time_ms))
-        return Slot(first, last, count) if unit == time_ms // self._precision_ms and unit else None
+        return Slot(first, last, count) if unit == time_ms // self.precision_ms and unit else None
 
     def count(self, time_ms: int) -> int:
         """How many messages are due at *time_ms*."""
@@ -79,7 +80,7 @@ class TimerWheel:
 
     def put(self, time_ms: int, slot: Slot) -> None:
         """Let *slot* be the chain of *time_ms*, whosever the slot was."""
-        data = SLOT.pack(time_ms // self._precision_ms, slot.first, slot.last, slot.messages, 0)
+        data = SLOT.pack(time_ms // self.precision_ms, slot.first, slot.last, slot.messages, 0)
         os.pwrite(self._file, data, self._position(time_ms))
 
     def clear(self, time_ms: int) -> None:
@@ -106,7 +107,7 @@ class TimerWheel:
             begin, at = begin - begin % SLOT.size, end + -end % SLOT.size
             for unit, first, last, count, _ in SLOT.iter_unpack(self._map[begin : min(at, self._size)]):
                 if unit > 0:
-                    yield unit * self._precision_ms, Slot(first, last, count)
+                    yield unit * self.precision_ms, Slot(first, last, count)
 
     def flush(self) -> None:
         """Put it on stable storage."""

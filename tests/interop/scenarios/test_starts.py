@@ -39,6 +39,8 @@ EXPECTED: Expected = {
         ]
     },
     "start-reset-by-time": {"offsets": [5], "again": ["young-0", "young-1", "young-2", "young-3", "young-4"]},
+    "start-reset-of-lite-pull": {},
+    "start-reset-then-old-commit": {},
     "start-reset-under-load": {"backAtTheOffset": True, "allSinceThenAgain": True, "committed": True},
     "start-time-of-a-young-topic": {
         "given": [

@@ -1,9 +1,11 @@
 package org.pymq.interop.scenarios;
 
 import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.UtilAll;
@@ -13,6 +15,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** Part 9: where a group starts, and being sent back in time. */
 final class StartScenarios {
     private static final int SETTLE_MS = 1_500;
+    private static final int POLL_MS = 100;
+    private static final int AUTO_COMMIT_MS = 1_000;
 
     private StartScenarios() {
     }
@@ -25,6 +29,8 @@ final class StartScenarios {
         all.put("start-where-it-was", StartScenarios::whereItWas);
         all.put("start-reset-by-time", StartScenarios::resetByTime);
         all.put("start-reset-under-load", StartScenarios::resetUnderLoad);
+        all.put("start-reset-of-lite-pull", StartScenarios::resetOfLitePull);
+        all.put("start-reset-then-old-commit", StartScenarios::resetThenOldCommit);
     }
 
     /** Five messages from before the group, five after: which of them a new group is given. */
@@ -73,11 +79,7 @@ final class StartScenarios {
         String topic = world.topic(1);
         String group = world.group();
         Deliveries deliveries = world.consume(group, topic);
-        world.send(topic, "old", 5, 0);
-        Thread.sleep(500);
-        long time = System.currentTimeMillis();
-        Thread.sleep(500);
-        world.send(topic, "young", 5, 0);
+        long time = sendAroundATime(world, topic);
         deliveries.await(10, World.WAIT_MS);
         Thread.sleep(SETTLE_MS);
         var offsets = admin(world).resetOffsetByTimestamp(topic, group, time, true);
@@ -120,8 +122,91 @@ final class StartScenarios {
         boolean each = World.within(World.WAIT_MS, () -> deliveries.now().stream().skip(before)
             .map(one -> one.message.getQueueOffset()).filter(one -> one >= offset).distinct().count()
             == sent[0] - offset);
-        boolean committed = World.within(World.WAIT_MS, () -> admin.examineConsumeStats(group, topic).getOffsetTable()
-            .values().stream().allMatch(one -> one.getConsumerOffset() == sent[0]));
+        boolean committed = isCommitted(admin, group, topic, sent[0]);
         return Facts.of("backAtTheOffset", back, "allSinceThenAgain", each, "committed", committed);
+    }
+
+    private static DefaultLitePullConsumer litePull(World world, String group, String topic) throws Exception {
+        DefaultLitePullConsumer consumer = world.configure(new DefaultLitePullConsumer(group));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommitIntervalMillis(AUTO_COMMIT_MS);
+        consumer.subscribe(topic, "*");
+        consumer.start();
+        world.closeLater(consumer::shutdown);
+        return consumer;
+    }
+
+    /** Polls until there are *count* messages, and some time longer for one too many; their keys in order. */
+    private static List<String> poll(DefaultLitePullConsumer consumer, int count) {
+        List<String> keys = new ArrayList<>();
+        long deadline = System.currentTimeMillis() + World.WAIT_MS;
+        while (keys.size() < count && System.currentTimeMillis() < deadline) {
+            consumer.poll(POLL_MS).forEach(message -> keys.add(message.getKeys()));
+        }
+        long settled = System.currentTimeMillis() + SETTLE_MS;
+        while (System.currentTimeMillis() < settled) {
+            consumer.poll(POLL_MS).forEach(message -> keys.add(message.getKeys()));
+        }
+        return keys;
+    }
+
+    /** Five messages, a time, five more. */
+    private static long sendAroundATime(World world, String topic) throws Exception {
+        world.send(topic, "old", 5, 0);
+        Thread.sleep(500);
+        long time = System.currentTimeMillis();
+        Thread.sleep(500);
+        world.send(topic, "young", 5, 0);
+        return time;
+    }
+
+    private static boolean isCommitted(DefaultMQAdminExt admin, String group, String topic, long offset)
+        throws Exception {
+        return World.within(World.WAIT_MS, () -> admin.examineConsumeStats(group, topic).getOffsetTable().values()
+            .stream().allMatch(one -> one.getConsumerOffset() == offset));
+    }
+
+    /** A consumer that is polled all the time, sent back: what is younger comes again, and is committed again. */
+    private static JSONObject resetOfLitePull(World world) throws Exception {
+        String topic = world.topic(1);
+        String group = world.group();
+        DefaultLitePullConsumer consumer = litePull(world, group, topic);
+        long time = sendAroundATime(world, topic);
+        List<String> first = poll(consumer, 10);
+        DefaultMQAdminExt admin = admin(world);
+        boolean before = isCommitted(admin, group, topic, 10);
+        var offsets = admin.resetOffsetByTimestamp(topic, group, time, true);
+        List<String> again = poll(consumer, 5);
+        world.send(topic, "later", 5, 0);
+        List<String> later = poll(consumer, 5);
+        return Facts.of("first", first.size(), "committed", before, "offsets", offsets.values(), "again", again,
+            "later", later, "committedInTheEnd", isCommitted(admin, group, topic, 15));
+    }
+
+    /** One that commits, after the reset, what it had consumed before it, and leaves: where its successor begins. */
+    private static JSONObject resetThenOldCommit(World world) throws Exception {
+        String topic = world.topic(1);
+        String group = world.group();
+        DefaultLitePullConsumer consumer = litePull(world, group, topic);
+        consumer.setAutoCommit(false);
+        long time = sendAroundATime(world, topic);
+        List<String> first = poll(consumer, 10);
+        commit(consumer);
+        DefaultMQAdminExt admin = admin(world);
+        boolean before = isCommitted(admin, group, topic, 10);
+        var offsets = admin.resetOffsetByTimestamp(topic, group, time, true);
+        world.send(topic, "later", 5, 0);
+        // Long enough for the client's own thread to have pulled what it was sent back to, and what has come since.
+        Thread.sleep(SETTLE_MS);
+        commit(consumer);
+        consumer.shutdown();
+        List<String> next = poll(litePull(world, group, topic), 10);
+        return Facts.of("first", first.size(), "committed", before, "offsets", offsets.values(), "next", next);
+    }
+
+    /** Takes what was polled for consumed and tells the broker at once. */
+    private static void commit(DefaultLitePullConsumer consumer) throws Exception {
+        consumer.commitSync();
+        consumer.getOffsetStore().persistAll(consumer.assignment());
     }
 }
