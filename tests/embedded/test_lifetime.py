@@ -264,6 +264,7 @@ def test_close_wakes_threads_that_wait(open_store):
     mq._store.set_replica(0, in_sync=False)
     mq.send("t", b"x")
     mq._store.set_replica(mq.watermarks().written)
+    assert mq.read("t", 0, 0, timeout=60)  # only behind what is seen can a reader wait
     outcomes: dict[str, BaseException | str] = {}
 
     def run(name, call):
