@@ -143,7 +143,7 @@ def test_requests_that_wait_for_a_slow_disk_are_bounded_and_answered_in_time(tmp
             for _ in range(50):
                 wire.post(Command(view.code, dict(view.fields)))
             remarks = [answer.remark for answer in (wire.receive() for _ in range(50))]
-            # One too many can be in: one that is taken out of the lane counts again when it begins to wait for a thread.
+            # One too many can be in: a request taken out of the lane counts again when it begins to wait for a thread.
             full = [remark for remark in remarks if re.fullmatch(re.escape(BUSY) + FULL, remark)]
             late = [remark for remark in remarks if remark not in full]
             waits_ms = [int(found[1]) for found in map(re.compile(LATE).fullmatch, late) if found is not None]

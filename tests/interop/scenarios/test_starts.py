@@ -71,7 +71,7 @@ EXPECTED: Expected = {
     "start-where-it-was": {"given": ["while away-0", "while away-1", "while away-2", "while away-3", "while away-4"]},
 }
 
-# Where pymq differs on purpose (docs/guarantees.md): what was consumed before a reset, committed behind it, does not win.
+# Where pymq differs on purpose (docs/guarantees.md): what was consumed before a reset does not win later.
 DIFFERS: Expected = {
     "start-reset-then-old-commit": {
         "first": 10,
