@@ -159,10 +159,12 @@ sanitize-programs: $(NATIVE_PROGRAMS_asan) $(NATIVE_PROGRAMS_tsan)
 native-test: native-build ## the C tests, as they are
 	$(PY) tools/run_native.py --variant plain --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_plain)
 
+# One more at a time than there are processors: some of them wait for a slow disk or for time to pass.
+SANITIZED_AT_ONCE = $(shell expr $(JOBS) + 1)
 sanitize: $(VENV)/.tools ## the C tests under ASan + UBSan and under TSan
 	@+$(MAKE) --no-print-directory --jobs=$(JOBS) sanitize-programs
-	PYMQ_FLIPS=$(SANITIZED_FLIPS) $(PY) tools/run_native.py --jobs $(JOBS) --variant asan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_asan)
-	PYMQ_FLIPS=$(SANITIZED_FLIPS) $(PY) tools/run_native.py --jobs $(JOBS) --variant tsan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_tsan)
+	PYMQ_FLIPS=$(SANITIZED_FLIPS) $(PY) tools/run_native.py --jobs $(SANITIZED_AT_ONCE) --variant asan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_asan)
+	PYMQ_FLIPS=$(SANITIZED_FLIPS) $(PY) tools/run_native.py --jobs $(SANITIZED_AT_ONCE) --variant tsan --timeout-s $(NATIVE_TIMEOUT_S) $(NATIVE_PROGRAMS_tsan)
 
 # --- the long ones ---------------------------------------------------------------------------------------------
 

@@ -373,6 +373,17 @@ def test_passwords_do_not_get_into_a_dump():
     assert shown_properties(settings) == {"listenPort": "1"}
 
 
+def test_a_password_that_a_broker_keeps_does_not_get_into_its_dump(broker, wire, tmp_path):
+    """Symptom: config/broker.properties, which updateBrokerConfig writes, was copied like a table of the store."""
+    wire.call(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x")
+    for password in (b"s3cret", b"s3cret-2"):
+        body = b"tls.server.keyPassword=" + password
+        assert wire.call(RequestCode.UPDATE_BROKER_CONFIG, {}, body).code == ResponseCode.SUCCESS
+    assert b"s3cret-2" in (broker.config_directory / "broker.properties").read_bytes()
+    take_dump(address_of(broker), tmp_path / "dump")
+    assert not [path for path, data in files_of(tmp_path / "dump").items() if b"s3cret" in data]
+
+
 # ---- going on, and refusing ----------------------------------------------------------------------------------------
 
 

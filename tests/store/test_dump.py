@@ -52,6 +52,16 @@ def test_a_stopped_store_s_dump_is_its_files(made, tmp_path):
     assert read_store(tmp_path / "dump") == bodies
 
 
+def test_a_stopped_broker_s_settings_are_not_in_the_dump(store, tmp_path):
+    """Goal: a dump may be given away. Method: a password where updateBrokerConfig keeps it."""
+    (store / "config").mkdir(exist_ok=True)
+    for name in ("broker.properties", "broker.properties.bak"):
+        (store / "config" / name).write_text("tls.server.keyPassword=s3cret\n")
+    take_dump(str(store), tmp_path / "dump")
+    assert not [path for path, data in files_of(tmp_path / "dump").items() if b"s3cret" in data]
+    assert verify_dump(tmp_path / "dump")[1] == []
+
+
 def test_the_manifest_says_what_is_in_the_dump(made, tmp_path):
     """Goal: others can check a dump without us. Method: read the JSON, compute sizes and digests from the files."""
     store, _ = made

@@ -12,6 +12,8 @@ from pymq.store.dump.errors import DumpRefusedError
 from pymq.store.dump.journal import Journal
 
 STOPPED, RUNNING = "stopped", "running"
+# How the broker is set, perhaps with a password: the manifest has the settings that may be seen.
+BROKER_SETTINGS = frozenset({"config/broker.properties", "config/broker.properties.bak"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from pymq.store.dump.journal import Journal
 from pymq.store.dump.lease import Lease
 from pymq.store.dump.leaves import write_full
 from pymq.store.dump.log_reader import LogReader
-from pymq.store.dump.origin import RUNNING, Position
+from pymq.store.dump.origin import BROKER_SETTINGS, RUNNING, Position
 from pymq.store.dump.removed import FILE_NAME as REMOVED_NAME
 from pymq.store.dump.removed import read_removed, render_removed
 from pymq.store.dump.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
@@ -107,7 +107,7 @@ class RunningBroker:
         for directory, _, names in os.walk(self.store_path / "config"):
             for name in sorted(names):
                 path = (Path(directory) / name).relative_to(self.store_path).as_posix()
-                if not name.endswith(TEMPORARY) and path not in LATE_TABLES:
+                if not name.endswith(TEMPORARY) and path not in LATE_TABLES and path not in BROKER_SETTINGS:
                     jobs.append(
                         self._content_job(path, timer_checkpoint_is_whole if path == TIMER_CHECKPOINT else None)
                     )

@@ -20,12 +20,12 @@ from pymq.store.dump.errors import DumpRefusedError
 from pymq.store.dump.journal import Journal
 from pymq.store.dump.log_reader import LogReader, stopped_log_end
 from pymq.store.dump.manifest import MANIFEST, PARTIAL
-from pymq.store.dump.origin import STOPPED, Position
+from pymq.store.dump.origin import BROKER_SETTINGS, STOPPED, Position
 from pymq.store.layout import OFFSET_NAME, find_sizes, named_files
 
 LOCK_NAME = "lock"
 LOCK_TEXT = b"lock"
-LEFT_OUT = frozenset({LOCK_NAME, MANIFEST, PARTIAL})  # at the top: they are not the store's
+LEFT_OUT = BROKER_SETTINGS | {LOCK_NAME, MANIFEST, PARTIAL}  # they are not the store's
 FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, process
 
 
@@ -77,9 +77,10 @@ class StoppedStore:
             below.sort()
             for name in sorted(names):
                 path = here / name
-                if (here == self.store_path and name in LEFT_OUT) or not path.is_file():
+                below_store = path.relative_to(self.store_path).as_posix()
+                if below_store in LEFT_OUT or not path.is_file():
                     continue
-                yield path.relative_to(self.store_path).as_posix(), path.stat()
+                yield below_store, path.stat()
 
     def fix(self) -> Position:
         """The end of the log as it is found, and how every file looks."""
