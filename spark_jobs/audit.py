@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shlex
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from pymq.errors import ConfigError, PymqError
+from pymq.store.layout import regular_files
 from spark_jobs.report.model import (
     EXIT_COULD_NOT_RUN,
     FINDINGS_SHOWN_MAX,
@@ -58,7 +58,11 @@ WIDTH_ELSEWHERE = 140  # columns of the table where no terminal says how many it
 BLOCK_SIZE = 512  # what st_blocks counts in
 
 PLACE = ("store", "topic", "queue", "offset", "expected", "actual")  # the order findings are shown in
-CAUSE = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit)): (.+)$", re.MULTILINE)
+# The last line of a traceback; not every library ends the names of its exceptions in Error.
+CAUSE = re.compile(
+    r"^(?:(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit))|[a-z_][\w.]*\.([A-Z]\w+)): (.+)$",
+    re.MULTILINE,
+)
 
 
 # ---- running checks ------------------------------------------------------------------------------------------
@@ -126,12 +130,17 @@ def run_audit(
     metrics: tuple[Metric, ...] = ()
 
     def run() -> None:
-        nonlocal found, metrics
+        nonlocal found
         found = collect_findings(audit.check(tables), output)
+
+    def measure() -> None:
+        nonlocal metrics
         if audit.metrics is not None:
             metrics = collect_metrics(audit.metrics(tables), output)
 
     error = trouble_of(run, on_error)
+    if error is None:
+        error = trouble_of(measure, on_error)
     return Outcome(audit, found[0], metrics, time.monotonic() - begun, error, found[1])
 
 
@@ -194,7 +203,7 @@ def one_line(error: BaseException) -> str:
     text = str(error).split("\n\tat ", 1)[0]
     causes = CAUSE.findall(text)
     if causes:
-        name, message = causes[-1]
+        name, message = causes[-1][0] or causes[-1][1], causes[-1][2]
     else:
         name, message = type(error).__name__, next((line for line in text.splitlines() if line.strip()), "")
     line = " ".join(message.split()) if isinstance(error, PymqError) else " ".join(f"{name}: {message}".split())
@@ -438,11 +447,7 @@ def stores_of(found: Iterable[StoreFiles], role: str) -> list[Store]:
 
 def size_of(root: Path) -> int:
     """Bytes the files below *root* occupy: a store's files are made at full size and filled later."""
-    return sum(
-        min(status.st_size, status.st_blocks * BLOCK_SIZE)
-        for directory, _, names in os.walk(root)
-        for status in (os.stat(os.path.join(directory, name)) for name in names)  # noqa: PTH116, PTH118 - many of them
-    )
+    return sum(min(status.st_size, status.st_blocks * BLOCK_SIZE) for _, status in regular_files(root))
 
 
 def progress_for(spark: SparkSession, stream: TextIO, *, quiet: bool) -> Progress:

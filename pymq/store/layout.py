@@ -86,6 +86,26 @@ def named_files(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
     return sorted(entry for entry in directory.iterdir() if pattern.fullmatch(entry.name) and entry.is_file())
 
 
+def regular_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every regular file below *root*, in order; directories that are links are followed once.
+
+    Operators put `commitlog` on a disk of its own by a link. What cannot be reached, a link to nowhere, is no file.
+    """
+    seen: set[tuple[int, int]] = set()
+    for directory, below, names in os.walk(root, followlinks=True):
+        here = Path(directory)
+        status = here.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        below.sort()
+        for name in sorted(names):
+            path = here / name
+            if path.is_file():
+                yield path, path.stat()
+
+
 def find_commit_log_size(directory: Path) -> int | None:
     """Size of one log file. A last file cut short by a crash does not mislead: names are looked at first."""
     files = named_files(directory, OFFSET_NAME)

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
 from spark_jobs.audits.books import QUEUE
-from spark_jobs.audits.facts import facts_frame, small
+from spark_jobs.audits.facts import LONG_MAX, behind_last, facts_frame, small
 from spark_jobs.audits.pairing import EARLIER, paired, pairs
 from spark_jobs.tables import Tables
 
@@ -34,7 +34,7 @@ def queue_ends(records: DataFrame, queues: DataFrame) -> DataFrame:
     """Where each queue ends (`queue_end`): behind its last unit, or behind its last record that dispatch still owes."""
     last = F.max("queue_offset_max").alias("last")
     both = queues.groupBy(*QUEUE).agg(last).unionByName(records.groupBy(*QUEUE).agg(last))
-    return both.groupBy(*QUEUE).agg((F.max("last") + 1).alias("queue_end"))
+    return both.groupBy(*QUEUE).agg(behind_last(F.max("last")).alias("queue_end"))
 
 
 def outside(offsets: DataFrame, ends: DataFrame, stores: DataFrame) -> DataFrame:
@@ -116,12 +116,13 @@ def back(offsets: DataFrame) -> DataFrame:
 def metrics(tables: Tables) -> DataFrame:
     """What each group has still to consume, by topic."""
     ends = queue_ends(tables.kind("records"), tables.kind("queue"))
-    behind = F.greatest(F.col("queue_end") - F.col("queue_offset"), F.lit(0))
+    distance = F.try_subtract(F.col("queue_end"), F.col("queue_offset"))
+    behind = F.greatest(F.coalesce(distance, F.lit(LONG_MAX)), F.lit(0))
     lag = (
         small(tables, "offsets")
         .join(ends, list(QUEUE))
         .groupBy("store", "topic", "consumer_group")
-        .agg(F.sum(behind).alias("value"))
+        .agg(F.coalesce(F.try_sum(behind), F.lit(LONG_MAX)).alias("value"))
     )
     offsets = small(tables, "offsets").groupBy("store").agg(F.count(F.lit(1)).alias("value"))
     return measured(lag, CHECK, "lag", "value", label="consumer_group").unionByName(

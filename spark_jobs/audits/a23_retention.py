@@ -18,16 +18,22 @@ Cost: the offsets, and sums of the scan, of both dumps.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
 from spark_jobs.audits.base import Audit, findings, measured, none_found
+from spark_jobs.audits.facts import LONG_MAX
 from spark_jobs.audits.pairing import EARLIER, paired, pairs
 from spark_jobs.tables import Tables
 
 CHECK = "A23"
 QUEUE = ["store", "topic", "queue_id"]
+
+
+def unread() -> Column:
+    """How many messages lie between a group's offset and what is left; as many as there can be if that overflows."""
+    return F.coalesce(F.try_subtract(F.col("first"), F.col("queue_offset")), F.lit(LONG_MAX))
 
 
 def behind(offsets: DataFrame, bounds: DataFrame) -> DataFrame:
@@ -67,7 +73,7 @@ def judge(rows: DataFrame) -> DataFrame:
             F.col("queue_offset"), F.lit(" on"),
         ),
         actual=F.concat(
-            F.lit("the queue begins at "), F.col("first"), F.lit(": "), F.col("first") - F.col("queue_offset"),
+            F.lit("the queue begins at "), F.col("first"), F.lit(": "), unread().cast("string"),
             F.lit(" messages were deleted unread"),
         ),
         evidence=F.concat(
@@ -93,7 +99,8 @@ def check(tables: Tables) -> DataFrame:
 def metrics(tables: Tables) -> DataFrame:
     """What each group has missed, whenever that was."""
     gone = behind(meaning.table(tables, "offsets"), meaning.queue_bounds(tables))
-    counts = gone.groupBy("store", "consumer_group").agg(F.sum(F.col("first") - F.col("queue_offset")).alias("value"))
+    total = F.coalesce(F.try_sum(unread()), F.lit(LONG_MAX))
+    counts = gone.groupBy("store", "consumer_group").agg(total.alias("value"))
     return measured(counts, CHECK, "gone unread", "value", label="consumer_group")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
@@ -112,6 +112,11 @@ class Facts:
             self.torn_from,
             self.is_pymq,
         )
+
+
+def behind_last(last: Column) -> Column:
+    """Where a queue ends whose last offset is *last*; a damaged record may say that there is none behind it."""
+    return F.when(last == LONG_MAX, last).otherwise(last + 1)
 
 
 def facts(tables: Tables) -> dict[str, Facts]:

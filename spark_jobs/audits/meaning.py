@@ -36,7 +36,7 @@ from pymq.broker.names import (
     SYSTEM_GROUP_PREFIX,
     TIMER_TOPIC,
 )
-from spark_jobs.audits.facts import facts
+from spark_jobs.audits.facts import behind_last, facts
 from spark_jobs.tables import Tables
 
 __all__ = [
@@ -220,8 +220,8 @@ def queue_bounds(tables: Tables) -> DataFrame:
         units = tables.kind("units").where(F.col("status") == "ok")
         on_disk = units.groupBy(*queue).agg(low.alias("first_unit"), high.alias("last_unit"))
         logged = tables.kind("records").groupBy(*queue).agg(low.alias("first_record"), high.alias("last_record"))
-        end = F.greatest("last_unit", "last_record") + 1
-        first = F.greatest("first_unit", F.coalesce("first_record", F.col("last_unit") + 1))
+        end = behind_last(F.greatest("last_unit", "last_record"))
+        first = F.greatest("first_unit", F.coalesce("first_record", behind_last(F.col("last_unit"))))
         return on_disk.join(logged, list(queue), "full").select(
             *queue, first.alias("first"), end.alias("end")
         )  # fmt: skip

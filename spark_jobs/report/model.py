@@ -164,6 +164,11 @@ class Report:
         """The outcomes that ended so."""
         return [outcome for outcome in self.outcomes if outcome.state is state]
 
+    @property
+    def found(self) -> list[Outcome]:
+        """Those that found something, whether or not they came to their end."""
+        return [outcome for outcome in self.outcomes if outcome.total]
+
     @cached_property
     def total(self) -> int:
         """Findings of all checks."""

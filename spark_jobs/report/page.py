@@ -105,7 +105,7 @@ def check_row(outcome: Outcome) -> str:
     name, state = outcome.audit.name, outcome.state
     order = [State.FAILED, State.FINDINGS, State.CLEAN, State.NOT_RUN].index(state)
     chip = f'<span class="chip {CHIPS[state]}">{escape(outcome.words)}</span>'
-    if state is State.FINDINGS:
+    if outcome.total:
         chip = f'<a href="#{escape(anchor(outcome))}">{chip}</a>'
     seconds = "" if state is State.NOT_RUN else f"{outcome.seconds:.1f}"
     return (
@@ -126,10 +126,9 @@ def anchor(outcome: Outcome) -> str:
 
 def findings(report: Report) -> str:
     """A table for each check that found something."""
-    found = report.of(State.FINDINGS)
-    if not found:
+    if not report.found:
         return ""
-    return "<section><h2>Findings</h2>" + "".join(found_by(outcome, report) for outcome in found) + "</section>"
+    return "<section><h2>Findings</h2>" + "".join(found_by(one, report) for one in report.found) + "</section>"
 
 
 def found_by(outcome: Outcome, report: Report) -> str:
@@ -146,7 +145,7 @@ def found_by(outcome: Outcome, report: Report) -> str:
     return (
         f'<details class="found" id="{escape(anchor(outcome))}"{opened}><summary>'
         f"<h3>{escape(outcome.audit.name)} · {escape(outcome.audit.title)}</h3>"
-        f'<span class="chip bad">{escape(outcome.words)}</span>'
+        f'<span class="chip bad">{count_of(outcome.total, "finding")}</span>'
         f'<span class="soft">{escape((shown + "." + where).removeprefix(", ") if shown else "")}</span></summary>'
         f'<div class="frame"><table class="list cards sortable"><thead><tr>{heads}<th>evidence</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div></details>"

@@ -52,8 +52,8 @@ def table(report: Report, *, colours: bool = False, width: int | None = None) ->
         seconds = "" if outcome.state is State.NOT_RUN else f"{outcome.seconds:7.1f} s"
         words = paint(printable(outcome.words), COLOURS[outcome.state])
         lines.append(f"{outcome.audit.name:<4} {title:<{title_width}} {seconds:>9}  {words}")
-    for outcome in report.of(State.FINDINGS):
-        lines += ["", paint(f"{outcome.audit.name}: {outcome.words}", BOLD)]
+    for outcome in report.found:
+        lines += ["", paint(f"{outcome.audit.name}: {count_of(outcome.total, 'finding')}", BOLD)]
         for finding in outcome.findings[:FINDINGS_PRINTED_MAX]:
             lines += finding_lines(finding, report, width)
         if (more := outcome.total - FINDINGS_PRINTED_MAX) > 0:

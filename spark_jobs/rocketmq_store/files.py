@@ -35,6 +35,7 @@ from pymq.store.layout import (
     index_candidates,
     is_chained,
     named_files,
+    regular_files,
 )
 
 MANIFEST: Final = "manifest.json"
@@ -43,6 +44,9 @@ MANIFEST_FORMAT: Final = "pymq-dump"
 MANIFEST_VERSION: Final = 1
 
 SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=//|/)")
+QUEUE_NAME: Final = re.compile(r"[0-9]+")
+QUEUE_ID_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
 ITEMS_SAMPLED: Final = 24  # of an index file, to tell its slots from its keys
 CHAINED_SHARE_MIN: Final = 0.5  # less than all of them: a damaged item is a finding, not an unknown layout
 
@@ -157,7 +161,7 @@ class StoreFiles:
         """Every file of every queue: topics by name, queues by number, files by position."""
         directory = self.root / "consumequeue"
         for topic in sorted(subdirectories(directory)):
-            queues = [queue for queue in subdirectories(topic) if queue.name.isdecimal()]
+            queues = [queue for queue in subdirectories(topic) if QUEUE_NAME.fullmatch(queue.name)]
             for queue in sorted(queues, key=lambda path: int(path.name)):
                 for path in named_files(queue, OFFSET_NAME):
                     size = path.stat().st_size
@@ -173,12 +177,8 @@ class StoreFiles:
             for entry in self.manifest["files"]:
                 yield entry["path"], entry["size"], entry["written"]
             return
-        for directory, below, names_there in os.walk(self.root):
-            below.sort()
-            for name in sorted(names_there):
-                path = Path(directory) / name
-                size = path.stat().st_size
-                yield as_text(str(path.relative_to(self.root))), size, size
+        for path, status in regular_files(self.root):
+            yield as_text(str(path.relative_to(self.root))), status.st_size, status.st_size
 
 
 def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[StoreFiles]:
@@ -195,6 +195,7 @@ def open_store(root: Path, name: str) -> StoreFiles:
     """The store at *root*."""
     check_is_store(root)
     manifest = read_manifest(root)
+    check_names(root)
     log_files = tuple(sized(path) for path in named_files(root / "commitlog", OFFSET_NAME))
     if manifest is not None:
         check_complete(root, manifest)
@@ -266,7 +267,7 @@ def check_is_store(root: Path) -> None:
     for name, what in UNSUPPORTED.items():
         if holds_files(root / name):
             raise UnsupportedFilesError(f"{root}: has {name}/, that is {what}, which is not read here")
-    if not (root / "commitlog").is_dir():
+    if not (root / "commitlog").is_dir() and not (root / MANIFEST).is_file():  # older dumps left it out when empty
         raise NotAStoreError(f"{root}: not a store, it has no commitlog/{suggestion(root)}")
 
 
@@ -317,6 +318,25 @@ def manifest_trouble(manifest: Any) -> str:
         if not isinstance(entry.get("leaves"), list):
             return f"has no digests of {entry['path']}"
     return ""
+
+
+def check_names(root: Path) -> None:
+    """Whether names that are numbers are numbers a store can have.
+
+    Raises:
+        UnsupportedFilesError: with the first that is none; whatever is in it would belong nowhere.
+    """
+    numbered = [(path, OFFSET_MAX) for path in named_files(root / "commitlog", OFFSET_NAME)]
+    for topic in subdirectories(root / "consumequeue"):
+        for queue in subdirectories(topic):
+            if queue.name.isdecimal():
+                numbered.append((queue, QUEUE_ID_MAX))
+                numbered += [(path, OFFSET_MAX) for path in named_files(queue, OFFSET_NAME)]
+    odd = sorted(path for path, most in numbered if not path.name.isascii() or int(path.name) > most)
+    if odd:
+        raise UnsupportedFilesError(
+            f"{root}: {as_text(str(odd[0].relative_to(root)))} has a number no store gives; move it elsewhere"
+        )
 
 
 def check_complete(root: Path, manifest: dict[str, Any]) -> None:

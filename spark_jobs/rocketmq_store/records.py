@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pymq import _scan
+from spark_jobs.rocketmq_store.files import as_text
 from spark_jobs.rocketmq_store.schema import arrow_schema
 from spark_jobs.rocketmq_store.walk import Damage, End, LogRange, Stretch, split_points, walk_range
 
@@ -72,7 +73,7 @@ class RowFilter(NamedTuple):
 
 def file_of(path: str | Path, depth: int = 2) -> str:
     """The value of the `file` column: the path below the store."""
-    return "/".join(Path(path).parts[-depth:])
+    return as_text("/".join(Path(path).parts[-depth:]))
 
 
 def read_records(

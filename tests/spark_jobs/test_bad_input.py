@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+import pymq
 from pymq.errors import PymqError
+from pymq.store.dump import take_dump, verify_dump
+from spark_jobs.audit import size_of
 from spark_jobs.rocketmq_store.files import (
     BadManifestError,
     MissingFilesError,
@@ -181,3 +184,39 @@ def test_wrong_option_is_refused_with_what_is_possible(name: str):
         parse_options(given)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "consumequeue/GoldenA/99999999999/00000000000000000000",
+        "consumequeue/GoldenA/0/99999999999999999980",
+        "commitlog/99999999999999999999",
+    ],
+)
+def test_numbers_that_no_store_gives_are_refused_by_name(golden: Path, name: str):
+    """Symptom: every check of the scan could not run, with a line that said nothing, or a log file was passed over."""
+    path = golden / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(20))
+    assert "has a number no store gives; move it elsewhere" in refusal(golden, UnsupportedFilesError)
+
+
+def test_a_log_behind_a_link_is_listed_and_a_link_to_nowhere_is_not(golden: Path, tmp_path: Path):
+    """Symptom: replicas whose commitlog was a link were compared by no leaf and called clean; a dangling link ended
+    the audit."""
+    before = [name for name, _, _ in open_stores([golden])[0].all_files()]
+    shutil.move(golden / "commitlog", tmp_path / "log")
+    (golden / "commitlog").symlink_to(tmp_path / "log")
+    (golden / "dangling").symlink_to(tmp_path / "nothing")
+    assert [name for name, _, _ in open_stores([golden])[0].all_files()] == before
+    assert size_of(golden) > 0
+
+
+def test_a_dump_of_a_store_without_a_message_is_one(tmp_path: Path):
+    """Symptom: a new broker could be dumped, the dump verified, and the audit said that it was no store."""
+    with pymq.open(tmp_path / "store"):
+        pass
+    take_dump(str(tmp_path / "store"), tmp_path / "dump")
+    assert verify_dump(tmp_path / "dump")[1] == []
+    assert open_stores([tmp_path / "store", tmp_path / "dump"])[1].log_end == 0

@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.report.commands import command_for
 from spark_jobs.report.model import Finding, Outcome, Store, bytes_text, seconds_text
+from spark_jobs.report.page import render
 from spark_jobs.report.summary import as_json, has_colours, table
 from tests.spark_jobs.report_values import audit, full_report, report
 
@@ -142,3 +143,12 @@ def test_sizes_are_written_for_people(size, text):
 def test_durations_are_written_for_people(seconds, text):
     """Goal: as above, for time. Method: the edges."""
     assert seconds_text(seconds) == text
+
+
+def test_what_a_check_found_before_it_failed_is_shown():
+    """Symptom: its figures overflowed, and the findings behind that were neither printed nor on the page."""
+    failed = Outcome(audit("A9"), FOUND.findings, error="ArithmeticException: overflow")
+    made = report(failed)
+    assert made.exit_code == 2
+    assert "A9: 1 finding\n" in table(made, width=100)
+    assert 'id="findings-A9"' in render(made)

@@ -219,12 +219,21 @@ def test_what_is_no_store_is_refused(tmp_path):
     (tmp_path / "half" / "manifest.json.partial").write_text("{}\n")
     for source, words in [
         (tmp_path / "none", "neither a directory nor host:port"),
-        (tmp_path / "empty", "no store: it has no log file"),
+        (tmp_path / "empty", "no store: it has no commitlog/"),
         (tmp_path / "half", "a dump that is not finished"),
         ("127.0.0.1:1", "no broker at 127.0.0.1:1"),
     ]:
         with pytest.raises(DumpRefusedError, match=words):
             take_dump(str(source), tmp_path / "target")
+
+
+def test_a_name_that_is_no_text_is_refused_and_named(store, tmp_path, capsys):
+    """Symptom: a traceback, at every attempt."""
+    os.makedirs(os.fsencode(store / "consumequeue") + b"/T\xff/0")
+    with open(os.fsencode(store / "consumequeue") + b"/T\xff/0/00000000000000000000", "wb"):
+        pass
+    with pytest.raises(DumpRefusedError, match=r"T\\xff/0/0{20}' is no file of a store, its name is no UTF-8"):
+        take_dump(str(store), tmp_path / "dump")
 
 
 def test_an_open_store_is_refused_with_the_way_out(store, tmp_path):

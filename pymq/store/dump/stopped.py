@@ -21,7 +21,7 @@ from pymq.store.dump.journal import Journal
 from pymq.store.dump.log_reader import LogReader, stopped_log_end
 from pymq.store.dump.manifest import MANIFEST, PARTIAL
 from pymq.store.dump.origin import BROKER_SETTINGS, STOPPED, Position
-from pymq.store.layout import OFFSET_NAME, find_sizes, named_files
+from pymq.store.layout import OFFSET_NAME, find_sizes, regular_files
 
 LOCK_NAME = "lock"
 LOCK_TEXT = b"lock"
@@ -44,8 +44,8 @@ class StoppedStore:
         self.name = str(self.store_path)
         if (self.store_path / PARTIAL).exists() and not (self.store_path / MANIFEST).exists():
             raise DumpRefusedError(f"{directory}: a dump that is not finished; repeat the command that began it")
-        if not named_files(self.store_path / "commitlog", OFFSET_NAME):
-            raise DumpRefusedError(f"{directory}: no store: it has no log file in commitlog/")
+        if not (self.store_path / "commitlog").is_dir() and not (self.store_path / "checkpoint").is_file():
+            raise DumpRefusedError(f"{directory}: no store: it has no commitlog/; give the directory that has one")
         self._lock = take_lock(self.store_path)
 
     def close(self) -> None:
@@ -65,22 +65,23 @@ class StoppedStore:
         return []
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Every regular file, by its path below the store; directories that are links are followed once."""
-        seen: set[tuple[int, int]] = set()
-        for directory, below, names in os.walk(self.store_path, followlinks=True):
-            here = Path(directory)
-            status = here.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                below.clear()
+        """Every regular file, by its path below the store.
+
+        Raises:
+            DumpRefusedError: a name that cannot be written into a manifest.
+        """
+        for path, status in regular_files(self.store_path):
+            below_store = path.relative_to(self.store_path).as_posix()
+            if below_store in LEFT_OUT:
                 continue
-            seen.add((status.st_dev, status.st_ino))
-            below.sort()
-            for name in sorted(names):
-                path = here / name
-                below_store = path.relative_to(self.store_path).as_posix()
-                if below_store in LEFT_OUT or not path.is_file():
-                    continue
-                yield below_store, path.stat()
+            try:
+                below_store.encode()
+            except UnicodeEncodeError:
+                raise DumpRefusedError(
+                    f"{self.store_path}: {os.fsencode(below_store)!r} is no file of a store, its name is no UTF-8; "
+                    "move it elsewhere"
+                ) from None
+            yield below_store, status
 
     def fix(self) -> Position:
         """The end of the log as it is found, and how every file looks."""

@@ -126,6 +126,7 @@ def sweep(target: Path, paths: set[str]) -> None:
                 path.unlink()
         if here != target and not any(here.iterdir()):
             here.rmdir()
+    (target / "commitlog").mkdir(exist_ok=True)  # a store without a message is one, too
 
 
 def sync_directories(target: Path) -> None:

@@ -45,6 +45,20 @@ def test_offsets_outside_their_queue_are_found(spark: SparkSession):
 
 
 @pytest.mark.spark
+def test_numbers_at_the_end_of_what_there_is_are_findings_and_end_no_check(spark: SparkSession):
+    """Symptom: one offset of -2^63, or one record damaged to offset 2^63-1, and A9 could not run for any store."""
+    story = Story()
+    queue(story, "lowest", -(2**63))
+    queue(story, "highest", 5).record(500, "T", 0, 2**63 - 1)
+    queue(story, "negative", -1)
+    tables = story.tables(spark)
+    assert found(a09.check(tables)) == [("lowest", "T", 0, -(2**63)), ("negative", "T", 0, -1)]
+    lag = {row.store: row.value for row in a09.metrics(tables).where("metric = 'lag'").collect()}
+    assert lag["lowest"] == 2**63 - 1
+    assert lag["negative"] == 6
+
+
+@pytest.mark.spark
 def test_offsets_that_went_back_are_found_unless_a_reset_says_why(spark: SparkSession):
     """Goal: going back is noticed between dumps of one broker only. Method: the same pairs, as earlier dumps and as
     replicas: one that went back, with a reset, with another group's, of a queue that began anew."""
