@@ -53,7 +53,7 @@ def test_numbers_at_the_end_of_what_there_is_are_findings_and_end_no_check(spark
     queue(story, "negative", -1)
     tables = story.tables(spark)
     assert found(a09.check(tables)) == [("lowest", "T", 0, -(2**63)), ("negative", "T", 0, -1)]
-    lag = {row.store: row.value for row in a09.metrics(tables).where("metric = 'lag'").collect()}
+    lag = {row.store: row.value for row in a09.metrics(tables).where("name = 'lag'").collect()}
     assert lag["lowest"] == 2**63 - 1
     assert lag["negative"] == 6
 
