@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from pymq.errors import ConfigError, PymqError
 from pymq.store.layout import regular_files
+from spark_jobs.relations import EARLIER, UNCLEAR, Pair, doubt, pair_up
 from spark_jobs.report.model import (
     EXIT_COULD_NOT_RUN,
     FINDINGS_SHOWN_MAX,
@@ -237,7 +238,7 @@ def parser() -> Parser:
         "--relation",
         choices=("auto", "earlier", "replica"),
         default="auto",
-        help="what --against is: told from the manifests unless said",
+        help="what --against is: an earlier dump of the same broker, or a replica; told from the manifests unless said",
     )
     options.add_argument(
         "--ledger", nargs="+", action="extend", default=[], metavar="FILE", help="what clients sent and received"
@@ -324,8 +325,11 @@ def audit(options: argparse.Namespace, audits: Sequence[Audit], command: str) ->
     if not options.dumps:
         raise ConfigError("no dump given; --help shows how")
     given = [name for name, value in (("against", options.against), ("ledgers", options.ledger)) if value]
-    selection = select(options.checks, audits, given)
     stores = stores_of(open_stores(options.dumps), "audited") + stores_of(open_stores(options.against), "against")
+    pairs = pair_up(options.dumps, options.against, options.relation)
+    if any(pair.relation == EARLIER for pair in pairs):
+        given.append("earlier")
+    selection = select(options.checks, audits, given, doubt(pairs))
     for path in options.ledger:
         with open(path, "rb"):  # said now, and not by the third check
             pass
@@ -335,7 +339,7 @@ def audit(options: argparse.Namespace, audits: Sequence[Audit], command: str) ->
         progress = progress_for(spark, sys.stderr, quiet=options.quiet)
         stack.callback(progress.close)
         tables = tables_of(spark, options)
-        report = make_report(tables, selection, stores, progress, output, debug=options.debug)
+        report = make_report(tables, selection, stores, progress, output, pairs=pairs, debug=options.debug)
         progress.close()
         forget(tables)
     report = replace(report, seconds=time.monotonic() - begun, command=command)
@@ -351,6 +355,7 @@ def make_report(
     progress: Progress,
     output: Output | None,
     *,
+    pairs: Sequence[Pair] = (),
     debug: bool = False,
 ) -> Report:
     """Run the selected checks over *tables*; figures of the whole come from the scan, if one was made."""
@@ -384,7 +389,8 @@ def make_report(
         output.metrics.write(whole.traffic)
     return Report(
         stores=tuple(stores),
-        outcomes=tuple(outcomes),
+        outcomes=tuple(noted(outcome, pairs) for outcome in outcomes),
+        pairs=tuple(pairs),
         made_ms=time.time_ns() // 1_000_000,
         extents=whole.extents,
         traffic=whole.traffic,
@@ -392,6 +398,14 @@ def make_report(
         output=None if output is None else str(output.directory),
         map_note=note,
     )
+
+
+def noted(outcome: Outcome, pairs: Sequence[Pair]) -> Outcome:
+    """*outcome*, with the stores it says less of because nobody knows what they were compared with."""
+    unclear = [pair.store for pair in pairs if pair.relation == UNCLEAR]
+    if not outcome.audit.earlier or outcome.missing or not unclear:
+        return outcome
+    return replace(outcome, note=f"{', '.join(unclear)} not compared with an earlier dump: needs --relation earlier")
 
 
 # ---- what it runs on -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.errors import ConfigError
+from spark_jobs.relations import ALONE
 from spark_jobs.report.model import NEEDS
 
 if TYPE_CHECKING:
@@ -22,23 +23,29 @@ class Selection(NamedTuple):
     missing: dict[str, tuple[str, ...]]
 
 
-def select(text: str, audits: Sequence[Audit], given: Iterable[str]) -> Selection:
+def select(text: str, audits: Sequence[Audit], given: Iterable[str], doubt: str = "") -> Selection:
     """The audits that *text* names, in their own order, parted by whether what they need is *given*.
+
+    *doubt* says what is not known about the stores that are compared (`spark_jobs.relations.doubt`).
 
     A check that was asked for by its name must be able to run: an exit code of 0 would be taken for its answer. Out of
     a range, a group or `all` it is only listed.
 
     Raises:
-        ConfigError: a word that is no check, range or group; a named check without what it needs.
+        ConfigError: a word that is no check, range or group; a named check without what it needs, or of which a part
+            would be left out because of a doubt.
     """
     wanted: set[str] = set()
     for word in filter(None, (word.strip() for word in text.split(","))):
         members = members_of(word, audits)
         if not members:
             raise ConfigError(f"--checks {word}: it is {choices(audits)}")
-        if len(members) == 1 and "-" not in word and (lacking := missing_of(members[0], given)):
-            options = " and ".join(NEEDS[need] for need in lacking)
-            raise ConfigError(f"--checks {word}: {members[0].name} ({members[0].title}) needs {options}")
+        if len(members) == 1 and "-" not in word:
+            if doubt and members[0].earlier:
+                raise ConfigError(f"--checks {word}: {doubt}")
+            if lacking := missing_of(members[0], given):
+                options = " and ".join(NEEDS[need] for need in lacking)
+                raise ConfigError(f"--checks {word}: {members[0].name} ({members[0].title}) needs {options}")
         wanted |= {audit.name for audit in members}
     if not wanted:
         raise ConfigError(f"--checks names no check: it is {choices(audits)}")
@@ -59,7 +66,11 @@ def members_of(word: str, audits: Sequence[Audit]) -> list[Audit]:
 
 def missing_of(audit: Audit, given: Iterable[str]) -> tuple[str, ...]:
     """What *audit* needs and was not given."""
-    return tuple(sorted(audit.needs - set(given)))
+    there = set(given)
+    lacking = audit.needs - there
+    if not lacking and audit.earlier == ALONE and "earlier" not in there:
+        return ("earlier",)
+    return tuple(sorted(lacking))
 
 
 def number_of(audit: Audit) -> int:

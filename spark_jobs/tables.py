@@ -40,7 +40,7 @@ class Tables:
         paths: dumps or plain store directories; each is a value of the `store` column (`rocketmq_store.files.names`).
         against: what the stores are compared with: earlier dumps, or the master's; None without one.
         relation: what *against* is: "earlier" (the same broker before), "replica" (another copy of the log, which may
-            be ahead or behind), or "auto": earlier where both manifests name one source, a replica otherwise.
+            be ahead or behind), or "auto": what the manifests tell (`spark_jobs.relations`).
         ledgers: the client ledgers as a data frame (`spark_jobs.ledger.SCHEMA`); None without one.
         now_ms: the time "pending" and "overdue" are judged by: the dump's own, not the auditor's clock.
     """

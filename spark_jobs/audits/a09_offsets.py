@@ -19,10 +19,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.audits.books import QUEUE
 from spark_jobs.audits.facts import LONG_MAX, behind_last, facts_frame, small
-from spark_jobs.audits.pairing import EARLIER, paired, pairs
+from spark_jobs.audits.pairing import paired, pairs
+from spark_jobs.relations import ALSO, EARLIER
 from spark_jobs.tables import Tables
 
 CHECK: Final = "A9"
@@ -94,7 +95,7 @@ def beyond(offsets: DataFrame) -> DataFrame:
             F.format_string("at most %d, where the queue ends", F.col("queue_end"))
         ),
         actual=F.col("queue_offset").cast("string"),
-        evidence=F.format_string("committed by group %s in %s", F.col("consumer_group"), F.lit(FILE)),
+        evidence=F.format_string("committed by group %s in %s", quoted("consumer_group"), F.lit(FILE)),
     )
 
 
@@ -109,7 +110,7 @@ def back(offsets: DataFrame) -> DataFrame:
         offset="queue_offset",
         expected=F.format_string("at least %d, as in the earlier dump", F.col("offset_before")),
         actual=F.col("queue_offset").cast("string"),
-        evidence=F.format_string("group %s, and no reset is recorded for it", F.col("consumer_group")),
+        evidence=F.format_string("group %s, and no reset is recorded for it", quoted("consumer_group")),
     )
 
 
@@ -135,5 +136,6 @@ AUDIT: Final = Audit(
     "consumer offsets lie in their queues and never go back",
     check,
     metrics=metrics,
+    earlier=ALSO,
     tables=("offsets", "offset_resets", "config", "scan", "checkpoint"),
 )

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from pymq.broker.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.audits.books import QUEUE
 from spark_jobs.audits.facts import facts_frame, small
 from spark_jobs.tables import Tables
@@ -161,7 +161,7 @@ def check(tables: Tables) -> DataFrame:
 def unreached(queues: DataFrame) -> DataFrame:
     """Findings of queues nobody is offered."""
     unread = F.when(F.col("consumer_group").isNull(), F.lit("no group has read it")).otherwise(
-        F.format_string("group %s has read it up to %d", F.col("consumer_group"), F.col("from"))
+        F.format_string("group %s has read it up to %d", quoted("consumer_group"), F.col("from"))
     )
     return findings(
         queues,

@@ -35,7 +35,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import ERROR, WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.tables import Tables
 
 CHECK = "A13"
@@ -242,7 +242,8 @@ def forgotten(story: Story, halves: DataFrame) -> DataFrame:
         expected=F.lit("an op message, a committed message, a later copy, or the half given up"),
         actual=F.concat(F.lit("none of them, and the checks have come to "), F.col("progress")),
         evidence=F.concat(
-            F.lit("half message of "), F.col("key"), F.lit(" for "), F.coalesce("real_topic", F.lit("no topic")),
+            F.lit("half message of "), quoted("key"), F.lit(" for "),
+            F.coalesce(quoted("real_topic"), F.lit("no topic")),
             F.lit(" at physical offset "), F.col("physical_offset"),
         ),
     )  # fmt: skip

@@ -31,7 +31,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import WARNING, Audit, findings, measured, none_found, union
+from spark_jobs.audits.base import WARNING, Audit, findings, measured, none_found, quoted, union
 from spark_jobs.tables import Tables
 
 CHECK = "A14"
@@ -205,7 +205,7 @@ def unexplained(pops: Pops, each: DataFrame) -> DataFrame:
             F.concat(F.lit("it came again at "), stored, F.lit(", acked by "), F.col("acked_at"))
         ),
         evidence=F.concat(
-            F.lit("copy at physical offset "), F.col("copy.physical_offset"), F.lit(" of "), F.col("topic"),
+            F.lit("copy at physical offset "), F.col("copy.physical_offset"), F.lit(" of "), quoted("topic"),
             F.lit(" queue "), F.col("queue_id"), F.lit(" offset "), F.col("queue_offset"),
         ),
     )  # fmt: skip

@@ -33,7 +33,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import Audit, findings, measured, union
+from spark_jobs.audits.base import Audit, findings, measured, quoted, union
 from spark_jobs.tables import Tables
 
 CHECK = "A15"
@@ -251,7 +251,7 @@ def message_without_unit(timers: Timers, units: DataFrame) -> DataFrame:
     )
     place = {"topic": F.lit(meaning.TIMER_TOPIC), "queue": "queue_id", "offset": "queue_offset"}
     evidence = F.concat(
-        F.lit("message for "), F.coalesce("real_topic", F.lit("no topic")), F.lit(" at physical offset "),
+        F.lit("message for "), F.coalesce(quoted("real_topic"), F.lit("no topic")), F.lit(" at physical offset "),
         F.col("physical_offset"), F.lit(", slot "), F.col("slot"),
     )  # fmt: skip
     missing = findings(

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.tables import Tables
 
 CHECK = "A16"
@@ -102,8 +102,8 @@ def passed_over(waiting: DataFrame) -> DataFrame:
             F.col("is_passed"), F.concat(F.lit("not there, and its level has come to "), F.col("progress"))
         ).otherwise(F.concat(F.lit("not there, but the message of queue offset "), F.col("later"), F.lit(" is"))),
         evidence=F.concat(
-            F.lit("waiting message of "), F.coalesce("uniq_key", F.lit("no key")), F.lit(" at physical offset "),
-            F.col("physical_offset"), F.lit(", due at "), F.col("due"),
+            F.lit("waiting message of "), F.coalesce(quoted("uniq_key"), F.lit("no key")),
+            F.lit(" at physical offset "), F.col("physical_offset"), F.lit(", due at "), F.col("due"),
         ),
     )  # fmt: skip
 

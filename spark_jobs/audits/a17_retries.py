@@ -34,7 +34,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.ledger import is_offset_id, message_host, message_offset
 from spark_jobs.tables import ByteRange, Tables
 
@@ -102,7 +102,7 @@ def place() -> dict[str, Column | str]:
 
 def evidence() -> Column:
     """Which message it is about."""
-    return F.concat(F.lit("message for "), F.col("target"), F.lit(" at physical offset "), F.col("physical_offset"))
+    return F.concat(F.lit("message for "), quoted("target"), F.lit(" at physical offset "), F.col("physical_offset"))
 
 
 def without_origin(lines: Lines) -> DataFrame:

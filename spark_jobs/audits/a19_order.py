@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
-from spark_jobs.audits.base import WARNING, Audit, findings, measured, union
+from spark_jobs.audits.base import WARNING, Audit, findings, measured, quoted, union
 from spark_jobs.ledger import message_host, message_offset
 from spark_jobs.tables import Tables
 
@@ -69,7 +69,7 @@ def inverted(messages: DataFrame) -> DataFrame:
         expected=F.concat(F.lit("born at "), F.col("before.born_timestamp"), F.lit(" or later")),
         actual=F.concat(F.lit("born at "), F.col("born_timestamp")),
         evidence=F.concat(
-            F.lit("key "), F.col("key"), F.lit(" of "), F.col("born_host"), F.lit(" at physical offset "),
+            F.lit("key "), quoted("key"), F.lit(" of "), F.col("born_host"), F.lit(" at physical offset "),
             F.col("physical_offset"), F.lit("; in front of it queue offset "), F.col("before.queue_offset"),
         ),
     )  # fmt: skip

@@ -24,7 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from spark_jobs.audits import meaning
 from spark_jobs.audits.base import Audit, findings, measured, none_found
 from spark_jobs.audits.facts import LONG_MAX
-from spark_jobs.audits.pairing import EARLIER, paired, pairs
+from spark_jobs.audits.pairing import earlier_pairs, paired
+from spark_jobs.relations import ALONE
 from spark_jobs.tables import Tables
 
 CHECK = "A23"
@@ -84,7 +85,7 @@ def judge(rows: DataFrame) -> DataFrame:
 
 def check(tables: Tables) -> DataFrame:
     """What groups will miss since the earlier dump."""
-    couples = [pair for pair in pairs(tables) if pair.relation == EARLIER]
+    couples = earlier_pairs(tables)
     if tables.against is None or not couples:
         return none_found(tables.spark)
     removed = meaning.table(tables, "removed_topics").select("store", "topic").distinct()
@@ -109,6 +110,7 @@ AUDIT = Audit(
     "retention: nothing was deleted that a group still needed",
     check,
     needs=frozenset({"against"}),
+    earlier=ALONE,
     metrics=metrics,
     group="meaning",
     tables=("offsets", "offset_resets", "removed_topics", "scan"),

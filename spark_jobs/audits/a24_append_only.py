@@ -17,8 +17,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_jobs.audits.base import Audit, counted, found, union
-from spark_jobs.audits.pairing import EARLIER, pairs
+from spark_jobs.audits.pairing import earlier_pairs, pairs
 from spark_jobs.audits.twins import Twins, differences, said, twins
+from spark_jobs.relations import ALONE
 from spark_jobs.tables import Tables
 
 CHECK: Final = "A24"
@@ -26,7 +27,8 @@ CHECK: Final = "A24"
 
 def earlier(tables: Tables) -> list[Twins]:
     """The pairs of one broker."""
-    return [one for one in twins(tables, pairs(tables)) if one.pair.relation == EARLIER]
+    wanted = earlier_pairs(tables)
+    return [one for one in twins(tables, pairs(tables)) if one.pair in wanted]
 
 
 def ends(one: Twins) -> Iterator[dict[str, Any]]:
@@ -80,6 +82,7 @@ AUDIT: Final = Audit(
     "the later dump extends the earlier",
     check,
     needs=frozenset({"against"}),
+    earlier=ALONE,
     metrics=metrics,
     tables=("leaves", "commitlog", "scan", "checkpoint"),
 )

@@ -28,7 +28,8 @@ FINDINGS = StructType(
 
 # `evidence` is a sentence for people. Where it holds "physical offset N", "queue offset N" or "file PATH at N" (PATH
 # below the store, N a byte), the report offers the command that shows those bytes; without one of them it takes
-# `offset` as the queue offset when `topic` and `queue` are set, and as the physical offset otherwise.
+# `offset` as the queue offset when `topic` and `queue` are set, and as the physical offset otherwise. What clients
+# call things (keys, groups, topics) goes through `quoted`: whatever it says is not taken for a place.
 
 ERROR = "error"  # data is wrong, lost, doubled or unreachable
 WARNING = "warning"  # nothing is lost yet, and somebody should look
@@ -62,6 +63,7 @@ class Audit:
         title: one line for people.
         check: findings of some tables.
         needs: what has to be given besides stores: "against", "ledgers".
+        earlier: ALONE or ALSO (`spark_jobs.relations`), if only an earlier dump of the same broker proves something.
         metrics: what was looked at and measured, for the report; None without any.
         group: "store" (A1 to A12, from the shared scan) or "meaning".
     """
@@ -73,6 +75,7 @@ class Audit:
     metrics: Callable[[Tables], DataFrame] | None = None
     group: str = "store"
     tables: tuple[str, ...] = field(default=())
+    earlier: str = ""
 
 
 def findings(
@@ -104,6 +107,12 @@ def findings(
         column(actual, "string").alias("actual"),
         column(evidence, "string").alias("evidence"),
     )
+
+
+def quoted(text: Column | str) -> Column:
+    """What a client called something, for `evidence`: in quotes that it cannot close itself."""
+    column = F.col(text) if isinstance(text, str) else text
+    return F.concat(F.lit('"'), F.regexp_replace(column, r'(["\\])', r"\\$1"), F.lit('"'))
 
 
 def none_found(spark: SparkSession) -> DataFrame:

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits.base import findings
 from spark_jobs.audits.facts import Facts, facts
-from spark_jobs.audits.pairing import Pair, paired
+from spark_jobs.audits.pairing import paired
+from spark_jobs.relations import Pair
 from spark_jobs.tables import ByteRange, Tables
 
 LOG: Final = "commitlog/"

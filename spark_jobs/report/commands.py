@@ -1,6 +1,7 @@
 """From a finding to the command that shows its bytes: `python -m spark_jobs.show DUMP …`.
 
-The evidence decides, because it says in words which offset it means; see `audits/base.py`.
+The evidence decides, because it says in words which offset it means; see `audits/base.py`. What stands in quotes there
+was chosen by a client and is no place, whatever it says; and no place is outside the store.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ WHOLE_FILE = re.compile(r"^file (\S+)$")
 TIMER = re.compile(r"\bposition (\d+) of the timer log")
 PHYSICAL = re.compile(r"\bphysical offset (\d+)")
 QUEUE = re.compile(r"\bqueue offset (\d+)")
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def command_for(finding: Finding, report: Report) -> str | None:
@@ -31,17 +33,17 @@ def command_for(finding: Finding, report: Report) -> str | None:
 
 def place_of(finding: Finding) -> list[str] | None:
     """The options of `show` that lead to *finding*."""
-    evidence = finding.evidence or ""
+    evidence = QUOTED.sub('""', finding.evidence or "")
     if found := FILE.search(evidence):
-        return ["--file", found[1], "--position", found[2]]
+        return ["--file", found[1], "--position", found[2]] if is_below(found[1]) else None
     if found := ITEM.search(evidence):
-        return ["--index-item", found[2], found[1]]
+        return ["--index-item", found[2], found[1]] if is_below(found[2]) else None
     if found := TIMER.search(evidence):
         return ["--timer-log", found[1]]
     if found := PHYSICAL.search(evidence):
         return ["--physical-offset", found[1]]
     if found := CONFIGURATION.search(evidence) or WHOLE_FILE.search(evidence):
-        return ["--file", found[1]]
+        return ["--file", found[1]] if is_below(found[1]) else None
     queue = finding.topic is not None and finding.queue is not None
     if queue and (found := QUEUE.search(evidence)):
         return ["--queue", str(finding.topic), str(finding.queue), found[1]]
@@ -50,3 +52,8 @@ def place_of(finding: Finding) -> list[str] | None:
     if queue:
         return ["--queue", str(finding.topic), str(finding.queue), str(finding.offset)]
     return ["--physical-offset", str(finding.offset)]
+
+
+def is_below(path: str) -> bool:
+    """Whether *path*, as evidence has it, is one of the store's own."""
+    return not path.startswith("/") and ".." not in path.split("/")

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from spark_jobs.audits.base import Audit
+    from spark_jobs.relations import Pair
 
 FINDINGS_SHOWN_MAX = 1_000  # of one check, on the page and in JSON; the Parquet file has them all
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_COULD_NOT_RUN = 0, 1, 2
 
-NEEDS = {"against": "--against", "ledgers": "--ledger"}  # what a check may need, and the option that gives it
+# What a check may need, and the option that gives it.
+NEEDS = {"against": "--against", "ledgers": "--ledger", "earlier": "--relation earlier"}
 
 
 class Finding(NamedTuple):
@@ -99,6 +101,7 @@ class Outcome:
         findings: the first FINDINGS_SHOWN_MAX of *total*, in order of place.
         error: one line saying why it could not run.
         missing: what it needed and was not given (keys of NEEDS); it was not run then.
+        note: what of it was not looked at, although it ran.
     """
 
     audit: Audit
@@ -108,6 +111,7 @@ class Outcome:
     error: str | None = None
     total: int = -1
     missing: tuple[str, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         """All findings are shown unless somebody says there are more."""
@@ -128,13 +132,18 @@ class Outcome:
         """The state in a cell of a table."""
         match self.state:
             case State.FINDINGS:
-                return count_of(self.total, "finding")
+                return count_of(self.total, "finding") + self.remark
             case State.NOT_RUN:
                 return "not run: needs " + " and ".join(NEEDS.get(need, need) for need in self.missing)
             case State.FAILED:
                 return f"could not run: {self.error}"
             case _:
-                return "clean"
+                return "clean" + self.remark
+
+    @property
+    def remark(self) -> str:
+        """The note, behind the state."""
+        return f" ({self.note})" if self.note else ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ class Report:
     """A whole run.
 
     Attributes:
+        pairs: which of the stores was compared with which, and as what.
         made_ms: when the audit ended, ms since the epoch.
         facts: figures for the head of the page, in order: {"records": 20_000_000, …}.
         command: what was typed, to do it again.
@@ -151,6 +161,7 @@ class Report:
 
     stores: tuple[Store, ...]
     outcomes: tuple[Outcome, ...]
+    pairs: tuple[Pair, ...] = ()
     seconds: float = 0.0
     made_ms: int = 0
     extents: tuple[Extent, ...] = ()

@@ -67,6 +67,7 @@ def head(report: Report) -> str:
         f' <span class="soft">{escape(store.role)}{", " + bytes_text(store.size) if store.size else ""}</span></li>'
         for store in report.stores
     )
+    stores += "".join(f'<li><span class="soft">{escape(pair.words)}</span></li>' for pair in report.pairs)
     made = f"{time_text(report.made_ms)} UTC" if report.made_ms else ""
     return (
         f'<header class="verdict {css}"><p class="kicker">Store audit{" · " + escape(made) if made else ""}</p>'

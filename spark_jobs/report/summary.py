@@ -45,7 +45,10 @@ def table(report: Report, *, colours: bool = False, width: int | None = None) ->
         return "".join(codes) + text + PLAIN if colours else text
 
     tone = GREEN if report.exit_code == EXIT_CLEAN else RED if report.total else YELLOW
-    lines = [paint(report.verdict.upper(), BOLD, tone), foundation(report), ""]
+    lines = [paint(report.verdict.upper(), BOLD, tone), foundation(report)]
+    for pair in report.pairs:
+        lines += textwrap.wrap(printable(pair.words), width, subsequent_indent="    ", break_on_hyphens=False)
+    lines.append("")
     title_width = min(max((len(outcome.audit.title) for outcome in report.outcomes), default=0), width - 38)
     for outcome in report.outcomes:
         title = textwrap.shorten(printable(outcome.audit.title), title_width, placeholder="…")
@@ -107,6 +110,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "stores": [
             {"name": store.name, "path": store.path, "role": store.role, "size": store.size} for store in report.stores
         ],
+        "pairs": [
+            {"store": pair.store, "against": pair.other, "relation": pair.relation, "why": pair.why}
+            for pair in report.pairs
+        ],
         "checks": [check_json(outcome) for outcome in report.outcomes],
         "findings": [
             finding._asdict() | {"command": command_for(finding, report)}
@@ -127,4 +134,5 @@ def check_json(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "error": outcome.error,
         "needs": list(outcome.missing),
+        "note": outcome.note,
     }

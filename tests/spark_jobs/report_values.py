@@ -12,9 +12,11 @@ MINUTE = 60_000
 START = 1_794_794_160_000
 
 
-def audit(name="A1", title="every record is what it says", needs=(), group="store", tables=()):
+def audit(name="A1", title="every record is what it says", needs=(), group="store", tables=(), earlier=""):
     """An audit that is only looked at."""
-    return SimpleNamespace(name=name, title=title, needs=frozenset(needs), group=group, tables=tables, metrics=None)
+    return SimpleNamespace(
+        name=name, title=title, needs=frozenset(needs), group=group, tables=tables, metrics=None, earlier=earlier
+    )
 
 
 ONE_STORE = (Store("broker-a", "/dumps/broker-a"),)

@@ -1,7 +1,7 @@
 """`manifest.json`: what a dump holds, so that it can be verified and two dumps can be compared.
 
-    {"format": "pymq-dump", "version": 1, "source", "storePath", "kind": "stopped" | "running", "broker": {…} | null,
-     "begunMs", "endedMs", "log": {"begin", "end"}, "leafSize": 1048576,
+    {"format": "pymq-dump", "version": 1, "source", "storePath", "host", "kind": "stopped" | "running",
+     "broker": {…} | null, "begunMs", "endedMs", "log": {"begin", "end"}, "leafSize": 1048576,
      "files": [{"path", "size", "written", "mtimeMs", "leaves": ["%016x", …]}, …], "configuration": {name: value}}
 
 `written` is how many bytes of a file belong to the dump; zeros follow up to `size`. The leaves are XXH3-64 of each
@@ -75,6 +75,7 @@ class Manifest:
     log_end: int
     files: list[FileEntry]
     configuration: dict[str, str]
+    host: str = ""  # the machine: two stores may lie under one path, each on its own
 
     def to_json(self) -> dict[str, Any]:
         """As in the file."""
@@ -83,6 +84,7 @@ class Manifest:
             "version": VERSION,
             "source": self.source,
             "storePath": self.store_path,
+            "host": self.host,
             "kind": self.kind,
             "broker": self.broker,
             "begunMs": self.begun_ms,
@@ -151,6 +153,7 @@ def load_manifest(directory: Path) -> Manifest:
             int(document["log"]["end"]),
             [FileEntry.from_json(value) for value in document["files"]],
             {str(name): str(value) for name, value in document["configuration"].items()},
+            str(document.get("host", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DumpRefusedError(f"{path}: not a manifest: {error!r}") from error

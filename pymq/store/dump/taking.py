@@ -9,6 +9,7 @@ there and copying the rest.
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,4 +226,5 @@ class Taking:
             log_end=position.end,
             files=sorted(self._journal.finished.values(), key=lambda entry: entry.path),
             configuration=position.configuration,
+            host=socket.gethostname(),
         )

@@ -1,16 +1,11 @@
-"""A9, consumer offsets, and which store is compared with which."""
+"""A9, consumer offsets."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.audits import a09_offsets as a09
-from spark_jobs.audits.pairing import Pair, PairingError, pairs
-from spark_jobs.tables import Tables
 from tests.spark_jobs.audits.hand_made import Story, Told, found
 
 
@@ -77,47 +72,3 @@ def test_offsets_that_went_back_are_found_unless_a_reset_says_why(spark: SparkSe
     ):
         tables = Story.tables(now, spark, against=before.tables(spark), relation=relation)
         assert found(a09.check(tables)) == expected
-
-
-def dump(path: Path, source: str | None) -> str:
-    """A directory, or a dump of *source*."""
-    path.mkdir(parents=True)
-    if source is not None:
-        entry = {"format": "pymq-dump", "version": 1, "source": source, "log": {"end": 0}, "leafSize": 1, "files": []}
-        (path / "manifest.json").write_text(json.dumps(entry), encoding="utf-8")
-    return str(path)
-
-
-def test_pairs_are_made_by_number_and_by_name(tmp_path: Path):
-    """Goal: nobody is compared with the wrong one. Method: as many of each, one for all, by name, and neither."""
-    one, two, three = (dump(tmp_path / "now" / name, None) for name in ("one", "two", "three"))
-    old, master = dump(tmp_path / "then" / "one", None), dump(tmp_path / "then" / "master", None)
-    other = dump(tmp_path / "then" / "other", None)
-
-    def couples(stores: list[str], others: list[str]) -> list[tuple[str, str]]:
-        found = pairs(Tables(None, stores, against=Tables(None, others)))  # type: ignore[arg-type]
-        return [(pair.store, pair.other) for pair in found]
-
-    assert couples([one, two], [master, other]) == [("one", "master"), ("two", "other")]
-    assert couples([one, two], [master]) == [("one", "master"), ("two", "master")]
-    assert couples([one, two, three], [master, old]) == [("one", "one")]
-    with pytest.raises(PairingError, match="3 stores against 2"):
-        couples([one, two, three], [master, other])
-    assert pairs(Tables(None, [one])) == []  # type: ignore[arg-type]
-
-
-def test_dumps_of_one_source_are_one_broker(tmp_path: Path):
-    """Goal: a replica is not held to an earlier dump's promises. Method: manifests with one source, with two, none."""
-    store, same, slave, plain = (
-        dump(tmp_path / name, source) for name, source in zip("abcd", ("x", "x", "y", None), strict=True)
-    )
-
-    def relation(other: str, said: str = "auto") -> list[Pair]:
-        return pairs(Tables(None, [store], against=Tables(None, [other]), relation=said))  # type: ignore[arg-type]
-
-    assert relation(same) == [Pair("a", "b", "earlier")]
-    assert relation(slave) == [Pair("a", "c", "replica")]
-    assert relation(plain) == [Pair("a", "d", "replica")]
-    assert relation(plain, "earlier") == [Pair("a", "d", "earlier")]
-    with pytest.raises(PairingError, match="'cousin'"):
-        relation(plain, "cousin")

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.audits import a20_replicas as a20
 from spark_jobs.audits import a24_append_only as a24
-from spark_jobs.audits.pairing import Pair
 from spark_jobs.audits.twins import Leaf, Stretch, judge
+from spark_jobs.relations import Pair
 from spark_jobs.tables import Tables
 from tests.spark_jobs.audits.hand_made import found
 from tests.spark_jobs.audits.test_a08 import left
