@@ -195,7 +195,7 @@ def check_file(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{ascii(str(path))}: a name that is not UTF-8; rename it") from None
+        raise ConfigError(f"{str(path)!a}: a name that is not UTF-8; rename it") from None
     with path.open("rb"):
         pass
 

@@ -18,8 +18,8 @@ of them (A22).
 Measured: lines by outcome; latency, from the intended time where there is one; and the books of each minute of store
 time, acknowledged beside stored, so that a loss shows in its window too.
 
-Cost: one pass over the ledgers' topics with narrow columns, a shuffle of those and of the lines. Messages that waited
-are looked up among the marked ones (shared).
+Cost: one pass over the ledgers' topics with narrow columns, a shuffle of those and of the lines; with several stores a
+pass over the records' hosts (shared). Messages that waited are looked up among the marked ones (shared).
 """
 
 from __future__ import annotations

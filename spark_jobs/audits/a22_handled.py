@@ -19,7 +19,8 @@ made again, what has expired.
 Cannot be proved: that the ledgers of a group are complete. One that is missing makes its messages look skipped. An
 operator who moves a group's offset forward skips messages on purpose, and is reported.
 
-Cost: one pass over the ledgers' topics with narrow columns, shuffles of those and of the lines.
+Cost: one pass over the ledgers' topics with narrow columns, shuffles of those and of the lines; with several stores a
+pass over the records' hosts (shared).
 """
 
 from __future__ import annotations

@@ -110,12 +110,11 @@ def nowhere(lines: DataFrame, hosts: DataFrame | None, check: str, store: str) -
         counts.withColumn("store", F.lit(store)),
         check,
         severity=WARNING,
-        expected=F.when(F.col("host").isNull(), F.lit("store host and physical offset as msgId")).otherwise(
-            F.lit("a store whose records carry the host of msgId")
-        ),
+        expected=F.when(F.col("host").isNull(), F.lit("lines whose msgId is a store host and a physical offset"))
+        .otherwise(F.lit("lines of a host whose store is given")),
         actual=F.concat(
-            F.coalesce(F.concat(F.lit("no store is of "), F.col("host")), F.lit("another id")),
-            F.lit(": not judged, lines: "), F.col("lines"),
+            F.col("lines"), F.coalesce(F.concat(F.lit(" of "), F.col("host")), F.lit(" with another id")),
+            F.lit(", not judged"),
         ),
         evidence=F.concat(
             F.lit("ledger "), F.element_at(F.split("file", "/"), -1), F.lit(", for one "), F.col("message_id")
