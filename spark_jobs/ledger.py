@@ -192,6 +192,8 @@ def check_file(path: Path) -> None:
         raise ConfigError(f"{path}: not a file; give ledgers, or directories that hold nothing else")
     if path.name.startswith(("_", ".")) or path.name.endswith("._COPYING_"):
         raise ConfigError(f"{path}: Spark takes a file of such a name for a hidden one; rename it")
+    if ":" in path.name:
+        raise ConfigError(f"{path}: Spark does not open a file with a colon in its name; rename it")
     try:
         str(path).encode()
     except UnicodeEncodeError:
