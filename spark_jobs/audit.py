@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from pymq.errors import ConfigError, PymqError
 from pymq.store.layout import regular_files
+from spark_jobs.ledger import ledger_files, read_ledgers
 from spark_jobs.relations import EARLIER, UNCLEAR, Pair, doubt, pair_up
 from spark_jobs.report.model import (
     EXIT_COULD_NOT_RUN,
@@ -241,7 +242,12 @@ def parser() -> Parser:
         help="what --against is: an earlier dump of the same broker, or a replica; told from the manifests unless said",
     )
     options.add_argument(
-        "--ledger", nargs="+", action="extend", default=[], metavar="FILE", help="what clients sent and received"
+        "--ledger",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="what clients sent and received; a directory stands for the files in it",
     )
     options.add_argument("--checks", default="all", metavar="LIST", help="A1,A3-A7,store,meaning; all by default")
     options.add_argument("--master", default="local[2]", help="where Spark runs, unless spark-submit says it")
@@ -330,9 +336,7 @@ def audit(options: argparse.Namespace, audits: Sequence[Audit], command: str) ->
     if any(pair.relation == EARLIER for pair in pairs):
         given.append("earlier")
     selection = select(options.checks, audits, given, doubt(pairs))
-    for path in options.ledger:
-        with open(path, "rb"):  # said now, and not by the third check
-            pass
+    ledger_files(options.ledger)  # what is wrong with them is said now, and not by the third check
     with ExitStack() as stack:
         output = None if options.output is None else stack.enter_context(open_output(options.output))
         spark = stack.enter_context(running_session(options.master, options.memory))
@@ -437,11 +441,7 @@ def tables_of(spark: SparkSession, options: argparse.Namespace) -> Tables:
     """What the checks get."""
     from spark_jobs.tables import Tables
 
-    ledgers = None
-    if options.ledger:
-        from spark_jobs.ledger import read_ledgers
-
-        ledgers = read_ledgers(spark, options.ledger)
+    ledgers = read_ledgers(spark, options.ledger) if options.ledger else None
     against = Tables(spark, options.against) if options.against else None
     return Tables(spark, options.dumps, against=against, ledgers=ledgers, relation=options.relation)
 

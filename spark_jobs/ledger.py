@@ -3,17 +3,23 @@
 The format is `docs/ledger.md`. `LedgerWriter` writes it, for test clients; the load generator of perf/side_by_side has
 a writer of its own, in C. `read_ledgers` makes a data frame of any number of files, read by Spark as text. A line that
 is none becomes a row too, with a `status` that says so, and a finding later (A21): a ledger of a client that was killed
-may end in the middle of a line.
+may end in the middle of a line. So does a file that does not say what it is, an empty one included: which files there
+are is known here, and not from what Spark found in them.
 
-Writing needs no pyspark.
+Writing needs no pyspark, and neither does `ledger_files`.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+
+from pymq.errors import ConfigError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,7 +36,8 @@ SUBSCRIPTION: Final = "# subscription "
 NONE: Final = "-"
 
 ACKNOWLEDGED, REFUSED, UNKNOWN, RECEIVED, FOREIGN = "A", "F", "U", "R", "C"
-KINDS: Final = (ACKNOWLEDGED, REFUSED, UNKNOWN, RECEIVED, FOREIGN)
+PLACED: Final = (ACKNOWLEDGED, RECEIVED, FOREIGN)  # kinds of lines that say where their message lies
+UNPLACED: Final = (REFUSED, UNKNOWN)
 
 # Of a data frame, as Spark writes schemas.
 SCHEMA: Final = (
@@ -157,21 +164,67 @@ class LedgerWriter:
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
-def read_ledgers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The lines of all ledgers at *paths* (files, directories or patterns, whatever Spark reads), as SCHEMA."""
+def ledger_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The files at *paths*, absolute and each once; a directory stands for the files in it. Names are no patterns.
+
+    Raises:
+        ConfigError: a directory without files, what is no file, or a file that Spark would pass over in silence.
+        OSError: it cannot be read.
+    """
+    found: dict[str, None] = {}
+    for path in map(Path, paths):
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        if not files:
+            raise ConfigError(f"{path}: a directory without a ledger in it")
+        for file in files:
+            check_file(file)
+            found[str(file.parent.resolve() / file.name)] = None
+    return list(found)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what could not be read, or would not be.
+
+    Raises:
+        ConfigError, OSError: see `ledger_files`.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ConfigError(f"{path}: not a file; give ledgers, or directories that hold nothing else")
+    if path.name.startswith(("_", ".")) or path.name.endswith("._COPYING_"):
+        raise ConfigError(f"{path}: Spark takes a file of such a name for a hidden one; rename it")
+    if ":" in path.name:
+        raise ConfigError(f"{path}: Spark does not open a file with a colon in its name; rename it")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{str(path)!a}: a name that is not UTF-8; rename it") from None
+    with path.open("rb"):
+        pass
+
+
+def read_ledgers(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:
+    """The lines of all ledgers at *paths* (see `ledger_files`), as SCHEMA."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-    text = spark.read.text(list(paths)).select(F.col("value"), F.col("_metadata.file_path").alias("file"))
-    return parse(text)
+    files = ledger_files(paths)
+    # Hadoop takes some characters for those of a pattern unless a backslash stands before them.
+    literal = ["file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", file) for file in files]
+    # An address as Spark tells it is an encoded one, where a plus sign is a plus sign: not so for url_decode.
+    address = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+    file = F.regexp_replace(address, "^file:/+", "/")
+    return parse(spark.read.text(literal).select(F.col("value"), file.alias("file")), files)
 
 
-def parse(text: DataFrame) -> DataFrame:
-    """Lines of text (`value`, `file`) as SCHEMA; comment lines are left out."""
+def parse(text: DataFrame, files: Sequence[str]) -> DataFrame:
+    """Lines of text (`value`, `file`) of *files* as SCHEMA; comment lines are left out."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
     words = F.split("value", "\t", -1)
-    numbers, small = "(-|[0-9]{1,18})", "(-|[0-9]{1,9})"
-    shape = f"^[{''.join(KINDS)}]\t[^\t]+\t{small}\t{numbers}\t[^\t]+(\t{numbers}){{5}}$"
+    name, numbers, small = "(?!-\t)[^\t]+", "(-|[0-9]{1,18})", "(-|[0-9]{1,9})"
+    placed = f"[{''.join(PLACED)}]\t{name}\t[0-9]{{1,9}}\t[0-9]{{1,18}}\t{name}"
+    unplaced = f"[{''.join(UNPLACED)}]\t{name}\t{small}\t{numbers}\t[^\t]+"
+    # Java's "$" would also match in front of a last character that Unicode calls the end of a line.
+    shape = rf"^({placed}|{unplaced})(\t{numbers}){{5}}\z"
 
     def number(at: int, kind: str = "long") -> Column:
         # Only a whole line's words are looked at: under ANSI rules a cast of anything else would fail.
@@ -219,12 +272,8 @@ def parse(text: DataFrame) -> DataFrame:
         .agg(F.max("subscription").alias("subscription"))
     )
     heads = comments.where(F.col("value") == HEAD + VERSION).select("file").distinct()
-    strangers = (
-        text.select("file")
-        .distinct()
-        .join(F.broadcast(heads), "file", "left_anti")
-        .select("file", F.lit("bad_head").alias("status"))
-    )
+    given = text.sparkSession.createDataFrame([(file,) for file in files], "file string")
+    strangers = given.join(F.broadcast(heads), "file", "left_anti").select("file", F.lit("bad_head").alias("status"))
     return (
         rows.unionByName(strangers, allowMissingColumns=True)
         .unionByName(mixed, allowMissingColumns=True)
@@ -251,5 +300,8 @@ def message_host(message_id: Column) -> Column:
 
 
 def is_offset_id(message_id: Column) -> Column:
-    """Whether it is host (8 or 20 bytes) and physical offset (8) in hexadecimal."""
-    return message_id.rlike("^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$")
+    """Whether it is host (8 or 20 bytes) and physical offset (8) in hexadecimal.
+
+    An offset is not negative: without this a client's own id (UNIQ_KEY is as long) would not fit into a long.
+    """
+    return message_id.rlike(r"^([0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})[0-7][0-9A-Fa-f]{15}\z")

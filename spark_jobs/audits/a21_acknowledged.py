@@ -6,7 +6,8 @@ Proved, of every acknowledged line of the ledgers:
 2. it is that message: of the topic, queue and queue offset answered, or, where it had to wait (half messages, delayed
    and timed ones), one of the topics for that, which names the topic it is for and has the queue offset answered;
 3. no two acknowledged sends share a record;
-4. every line of a ledger can be read.
+4. every line of a ledger can be read;
+5. every line names a place in one of the stores (warning: a store may not have been given).
 
 Legal: what was refused or never answered (it may be there or not), what has expired, what came behind a running
 broker's dump. A stopped store's log is all there is: a line behind its end is a loss.
@@ -17,8 +18,8 @@ of them (A22).
 Measured: lines by outcome; latency, from the intended time where there is one; and the books of each minute of store
 time, acknowledged beside stored, so that a loss shows in its window too.
 
-Cost: one pass over the ledgers' topics with narrow columns, a shuffle of those and of the lines. Messages that waited
-are looked up among the marked ones (shared).
+Cost: one pass over the ledgers' topics with narrow columns, a shuffle of those and of the lines; with several stores a
+pass over the records' hosts (shared). Messages that waited are looked up among the marked ones (shared).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
 from spark_jobs.audits.base import WARNING, Audit, findings, measured, union
-from spark_jobs.audits.ledgers import JUDGED, beside, place_lines, records_of
+from spark_jobs.audits.ledgers import JUDGED, beside, place_lines, records_of, unplaced
 from spark_jobs.rocketmq_store.files import names
 from spark_jobs.tables import Tables
 
@@ -147,7 +148,8 @@ def check(tables: Tables) -> DataFrame:
     waiting = meaning.marked(tables).where(F.col("topic").isin(*meaning.INNER_TOPICS))
     assert tables.ledgers is not None
     bad = unreadable(tables.ledgers, names(tables.paths)[0])
-    return union([lost(found), another(found, waiting), shared(found), bad], tables.spark)
+    elsewhere = unplaced(tables, ("A",), CHECK)
+    return union([lost(found), another(found, waiting), shared(found), bad, elsewhere], tables.spark)
 
 
 def metrics(tables: Tables) -> DataFrame:

@@ -9,7 +9,8 @@ Proved:
    line. What it asked for is in the ledger (`# subscription`): everything, or tags; with an SQL expression nothing is
    judged. Neighbouring skipped messages are one finding;
 2. a handled message is in the log, at the place its line says;
-3. of one record, producer and consumer tell the same sender and sequence: it has the body that was sent.
+3. of one record, producer and consumer tell the same sender and sequence: it has the body that was sent;
+4. every line of a consumer names a place in one of the stores (warning: a store may not have been given).
 
 Legal: handled more than once (counted), handled beyond the committed offset (it will come again), groups of whom no
 ledger tells, groups that pop (their offset runs ahead of what was handled; A14 judges), topics that were removed and
@@ -18,7 +19,8 @@ made again, what has expired.
 Cannot be proved: that the ledgers of a group are complete. One that is missing makes its messages look skipped. An
 operator who moves a group's offset forward skips messages on purpose, and is reported.
 
-Cost: one pass over the ledgers' topics with narrow columns, shuffles of those and of the lines.
+Cost: one pass over the ledgers' topics with narrow columns, shuffles of those and of the lines; with several stores a
+pass over the records' hosts (shared).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from spark_jobs.audits import meaning
 from spark_jobs.audits.base import Audit, findings, measured, union
-from spark_jobs.audits.ledgers import JUDGED, beside, place_lines, records_of
+from spark_jobs.audits.ledgers import JUDGED, beside, place_lines, records_of, unplaced
 from spark_jobs.tables import Tables
 
 CHECK = "A22"
@@ -174,6 +176,7 @@ def check(tables: Tables) -> DataFrame:
             skipped(judged, meaning.table(tables, "offsets"), records_of(tables)),
             phantom(lines),
             changed(lines.where(F.col("judged") == JUDGED), acknowledged),
+            unplaced(tables, ("R", "C"), CHECK),
         ],
         tables.spark,
     )

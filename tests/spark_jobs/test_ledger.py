@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from spark_jobs.ledger import SCHEMA, LedgerWriter, message_host, message_offset, read_ledgers
+from pymq.errors import ConfigError
+from spark_jobs.ledger import SCHEMA, LedgerWriter, ledger_files, message_host, message_offset, read_ledgers
 from tests.perf_tools import ledgers as generator
 
 OFFSET_ID = "7F00000100002A9F000000000000E25C"
@@ -40,6 +42,71 @@ def test_a_closed_ledger_may_be_closed_again(tmp_path: Path):
     ledger.close()
     ledger.close()
     assert (tmp_path / "ledger.tsv").read_text(encoding="utf-8").startswith("# pymq-ledger 1\n# kind\ttopic\t")
+
+
+def test_files_are_told_apart_from_what_would_be_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Goal: no ledger is left out in silence. Method: files, twice, of a directory; and what Spark would not read."""
+    (tmp_path / "books").mkdir()
+    good = [write(tmp_path / "books" / name) for name in ("a.tsv", "b[1].tsv")]
+    assert ledger_files([good[1], tmp_path / "books", good[1]]) == [str(good[1]), str(good[0])]
+    monkeypatch.chdir(tmp_path)
+    assert ledger_files(["books/../books/a.tsv"]) == [str(good[0])]
+    for name in ("_hidden.tsv", ".hidden.tsv", "half.tsv._COPYING_"):
+        hidden = write(tmp_path / name)
+        with pytest.raises(ConfigError, match=rf"{name}: Spark takes a file of such a name for a hidden one; rename"):
+            ledger_files([good[0], hidden])
+    with pytest.raises(ConfigError, match=r"10:15.tsv: Spark does not open a file with a colon in its name"):
+        ledger_files([write(tmp_path / "10:15.tsv")])
+    (tmp_path / "of many machines" / "one").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="of many machines/one: not a file"):
+        ledger_files([tmp_path / "of many machines"])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError, match="none: a directory without a ledger in it"):
+        ledger_files([tmp_path / "none"])
+    with pytest.raises(FileNotFoundError):
+        ledger_files([tmp_path / "books/*.tsv"])
+    odd = os.fsencode(tmp_path / "not utf8 ") + b"\xff"
+    write(Path(os.fsdecode(odd)))
+    with pytest.raises(ConfigError, match="a name that is not UTF-8"):
+        ledger_files([os.fsdecode(odd)])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["lost[1].tsv", "{a,b}*?.tsv", "back\\slash.tsv", "a b+c%41#d~é.tsv"])
+def test_a_ledger_is_read_whatever_its_name(spark, tmp_path: Path, name: str):
+    """Goal: a name is no pattern and no address. Method: characters that mean something to Hadoop, beside a decoy."""
+    write(tmp_path / "lost1.tsv")
+    rows = read_ledgers(spark, [str(write(tmp_path / name))]).collect()
+    assert [(row.file, row.status) for row in rows] == [(str(tmp_path / name), "ok")] * 4
+
+
+@pytest.mark.spark
+def test_an_empty_file_is_no_ledger(spark, tmp_path: Path):
+    """Goal: a file without the head is a finding, lines or not. Method: empty ones, alone and beside a good one."""
+    empty = [tmp_path / "empty.tsv", tmp_path / "blank.tsv"]
+    empty[0].touch()
+    empty[1].write_text("\n\n", encoding="utf-8")
+    rows = read_ledgers(spark, [str(empty[0])]).collect()
+    assert [(row.file, row.status) for row in rows] == [(str(empty[0]), "bad_head")]
+    rows = read_ledgers(spark, [str(write(tmp_path / "good.tsv")), *map(str, empty)]).collect()
+    assert {row.file for row in rows if row.status == "bad_head"} == set(map(str, empty))
+    assert [row.status for row in rows].count("ok") == 4
+
+
+@pytest.mark.spark
+def test_a_line_that_does_not_say_where_its_message_is_is_damage(spark, tmp_path: Path):
+    """Goal: no row without what its kind must have. Method: "-" in turn, and a last character that ends a line."""
+    good = ["A", "T", "0", "1", OFFSET_ID, "1", "1", "-", "2", "3"]
+    bad = ["\t".join([*good[:at], "-", *good[at + 1 :]]) for at in range(1, 5)]
+    bad += [line.replace("A", kind, 1) for kind in "RC" for line in bad]
+    bad += ["U\t-\t0\t-\t-\t1\t1\t-\t2\t-", "F\t-\t0\t-\tcode:2\t1\t1\t-\t2\t3", "\t".join(good) + "\u2028"]
+    fine = ["\t".join(good), "U\tT\t0\t-\t-\t1\t2\t-\t2\t-", "F\tT\t0\t-\tcode:2\t1\t3\t-\t2\t3"]
+    fine += ["\t".join([*good[:5], *"-----"])]
+    path = tmp_path / "ledger.tsv"
+    path.write_text("\n".join(["# pymq-ledger 1", *bad, *fine]), encoding="utf-8")
+    rows = read_ledgers(spark, [str(path)]).collect()
+    assert sorted(row.line for row in rows if row.status == "bad_line") == sorted(bad)
+    assert [(row.kind, row.topic) for row in rows if row.status == "ok"] == [(kind, "T") for kind in "AUFA"]
 
 
 @pytest.mark.spark
@@ -96,10 +163,11 @@ def test_a_head_that_is_there_twice_does_not_double_the_lines(spark, tmp_path: P
 
 @pytest.mark.spark
 def test_message_ids_name_a_host_and_an_offset(spark):
-    """Goal: what places a line. Method: an id of IPv4, one of IPv6, and what is none."""
+    """Goal: what places a line. Method: an id of IPv4, one of IPv6, and what is none: a UNIQ_KEY is as long as one."""
     ipv6 = "00000000000000000000000000000001" + "00002A9F" + "0000000000000100"
-    frame = spark.createDataFrame([(OFFSET_ID,), (OFFSET_ID.lower(),), (ipv6,), ("code:14",), (None,)], "id string")
+    none = ["code:14", None, "7F00000100002A9F8000000000000000", "7F0000012A9F18B4AAC28F3B0D1C0000", OFFSET_ID + "\n"]
+    frame = spark.createDataFrame([(one,) for one in (OFFSET_ID, OFFSET_ID.lower(), ipv6, *none)], "id string")
     rows = frame.select(message_host(frame.id).alias("host"), message_offset(frame.id).alias("offset")).collect()
     assert [tuple(row) for row in rows] == [
-        ("127.0.0.1:10911", 57_948), ("127.0.0.1:10911", 57_948), (None, 256), (None, None), (None, None),
+        ("127.0.0.1:10911", 57_948), ("127.0.0.1:10911", 57_948), (None, 256), *[(None, None)] * len(none),
     ]  # fmt: skip

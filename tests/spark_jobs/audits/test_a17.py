@@ -40,6 +40,7 @@ CASES = {
     "from_another_broker": (BACK | {"origin_message_id": f"7F00000200002A9F{999:016X}"}, ORIGIN, None),
     "counted_by_its_producer": (BACK | {"reconsume_times": 6}, ORIGIN | {"reconsume_times": 5}, None),
     "no_id": (BACK | {"origin_message_id": "what"}, ORIGIN, HERE),
+    "no_offset_in_its_id": (BACK | {"origin_message_id": f"{HOST}8000000000000000"}, ORIGIN, HERE),
     "a_later_place": (BACK | {"origin_message_id": f"{HOST}{4096:016X}"}, ORIGIN, HERE),
     "nothing_there": (BACK | {"origin_message_id": f"{HOST}{257:016X}"}, ORIGIN, HERE),
     "another_topic": (BACK, ORIGIN | {"topic": "U"}, HERE),

@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.audits import a21_acknowledged as a21
 from spark_jobs.audits import meaning
-from spark_jobs.audits.ledgers import beside, placed
+from spark_jobs.audits.ledgers import HOSTS, beside, nowhere, placed
 from spark_jobs.ledger import SCHEMA
 from tests.spark_jobs.audits.frames import RECORD, frame, marked, moments, places
 
@@ -41,6 +41,7 @@ CASES = {
     "expired": ([line(at=10)], [], None, None, None),
     "behind_a_running_dump": ([line(at=9000)], [], None, "running", None),
     "nameless": ([line(message_id="code:1")], [], None, None, None),
+    "a_clients_own_id": ([line(message_id="7F0000012A9F18B4AAC28F3B0D1C0000")], [], None, None, None),
     "lost": ([line()], [], None, None, HERE),
     "behind_a_stopped_dump": ([line(at=9000)], [], None, "stopped", HERE),
     "another_topic": ([line()], [record(topic="U")], None, None, HERE),
@@ -84,6 +85,27 @@ def test_a_line_speaks_of_the_stores_of_its_host(spark):
     )
     found = placed(lines, moments(spark, ["a", "b"]), hosts).collect()
     assert sorted((row.store, row.physical_offset) for row in found) == [("a", 200), ("a", AT), ("b", 200)]
+
+
+def test_lines_that_speak_of_no_store_are_findings(spark):
+    """Goal: what could not be judged is said. Method: lines of a known host, of two unknown ones, and of no place."""
+    ids = ["7F000001", "7F000001", "0A000002", "0A000002", "0A000003"]
+    rows = [line(message_id=f"{host}00002A9F{at:016X}", sequence=at) for at, host in enumerate(ids)]
+    rows += [line(message_id="7F0000012A9F18B4AAC28F3B0D1C0000"), line(message_id="00" * 20 + f"{200:016X}")]
+    lines = spark.createDataFrame(rows, SCHEMA)
+
+    def said(hosts):
+        found = nowhere(lines, hosts, "A21", "first").collect()
+        assert {(row.store, row.severity) for row in found} == {("first", "warning")}
+        return sorted((row.actual, row.evidence) for row in found)
+
+    nameless = ("1 with another id, not judged", "ledger sent.tsv, for one 7F0000012A9F18B4AAC28F3B0D1C0000")
+    assert said(None) == [nameless]  # of one store alone every line speaks
+    assert said(spark.createDataFrame([("a", "127.0.0.1:10911"), ("b", "127.0.0.1:10912")], HOSTS)) == [
+        ("1 of 10.0.0.3:10911, not judged", f"ledger sent.tsv, for one 0A00000300002A9F{4:016X}"),
+        nameless,
+        ("2 of 10.0.0.2:10911, not judged", f"ledger sent.tsv, for one 0A00000200002A9F{2:016X}"),
+    ]
 
 
 def test_lines_that_cannot_be_read_are_findings(spark):
