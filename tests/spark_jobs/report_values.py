@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+from spark_jobs.relations import Pair
 from spark_jobs.report.model import Extent, Finding, Metric, Outcome, Report, Store
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "area", "base", "col", "embed", "source", "track", "wbr"}
@@ -38,6 +39,7 @@ def full_report(text="plain"):
         Outcome(audit("A9"), error=text),
         Outcome(audit("A24"), missing=("against",)),
         stores=(Store(text, f"/dumps/{text}", size=5000, file_size=8192), Store("other", "/dumps/other", "against")),
+        pairs=(Pair(text, "other", "unclear", text),),
         seconds=75.0,
         made_ms=START,
         extents=(

@@ -19,11 +19,15 @@ import pytest
 import spark_jobs.audit as command
 from pymq.errors import ConfigError, StoreError
 from spark_jobs.audit import listing, main, one_line, progress_for, run_audits, size_of
+from spark_jobs.audits import a24_append_only as a24
 from spark_jobs.audits.base import FINDINGS, METRICS, Audit, found, none_found
 from spark_jobs.report.model import FINDINGS_SHOWN_MAX, Outcome, State
 from spark_jobs.report.progress import LineProgress, LiveProgress, Progress
 from spark_jobs.selection import select
 from spark_jobs.tables import Tables
+from tests.spark_jobs.conftest import copy_golden
+from tests.spark_jobs.dumps import write_manifest
+from tests.spark_jobs.faults.patch import PatchedStore
 from tests.spark_jobs.report_values import Page, audit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +40,8 @@ SOME = [
     audit("A21", "twenty-one", needs=["ledgers"], group="meaning"),
     audit("A24", "twenty-four", needs=["against"]),
 ]
+# Checks that an earlier dump means something to: to the first also, to the second alone.
+LATER = [audit("A9", "nine", earlier="also"), audit("A24", "twenty-four", needs=["against"], earlier="alone")]
 
 
 def names(text, given=()):
@@ -80,6 +86,22 @@ def test_a_check_without_what_it_needs_is_listed_or_refused():
         names("A1,A24")
 
 
+def test_a_check_that_needs_an_earlier_dump_is_listed_or_refused_without_one():
+    """Symptom: `--checks A24` of two dumps that were taken for replicas was clean, with exit code 0.
+    Method: told, not told and not known, by name and among others."""
+    doubt = "the manifests do not tell; say --relation earlier"
+    assert select("all", LATER, ["against", "earlier"]).missing == {}
+    assert select("all", LATER, ["against"]).missing == {"A24": ("earlier",)}
+    assert select("all", LATER, ["against"], doubt).missing == {"A24": ("earlier",)}
+    assert select("all", LATER, []).missing == {"A24": ("against",)}
+    assert select("A9", LATER, ["against"]).missing == {}
+    with pytest.raises(ConfigError, match=r"A24 \(twenty-four\) needs --relation earlier"):
+        select("A24", LATER, ["against"])
+    for text in ("A24", "store,A9"):
+        with pytest.raises(ConfigError, match="the manifests do not tell"):
+            select(text, LATER, ["against", "earlier"], doubt)
+
+
 def test_list_says_name_group_needs_and_title():
     """Goal: nobody has to read the sources to choose. Method: a line for each check."""
     lines = listing(SOME).splitlines()
@@ -99,8 +121,8 @@ def refused(monkeypatch, capsys):
         pytest.fail("Spark was started")
         yield
 
-    def run(*arguments):
-        monkeypatch.setattr(command, "all_audits", lambda: tuple(SOME))
+    def run(*arguments, audits=SOME):
+        monkeypatch.setattr(command, "all_audits", lambda: tuple(audits))
         monkeypatch.setattr(command, "running_session", no_session)
         try:
             code = main([str(argument) for argument in arguments])
@@ -131,6 +153,21 @@ def test_bad_input_is_one_line_before_anything_starts(refused, tmp_path, golden_
     assert "exists" in refused(golden_shared, "--output", tmp_path / "file")
     assert "--bogus" in refused(golden_shared, "--bogus")
     assert "invalid choice" in refused(golden_shared, "--relation", "sister")
+
+
+def test_stores_that_make_no_pairs_are_refused_before_anything_starts(refused, tmp_path, golden_shared):
+    """Symptom: a store was compared with nothing, or as something else, and clean. Method: stores without a partner;
+    plain directories, which say nothing, for a check that was asked for by its name."""
+    other = copy_golden(tmp_path / "other")
+    assert "2 stores against 3: other#2 would be compared with nothing" in refused(
+        golden_shared, other, "--against", golden_shared, other, other
+    )
+    for name in ("A9", "A24"):
+        line = refused(golden_shared, "--against", other, "--checks", name, audits=LATER)
+        assert line.startswith(f"--checks {name}: the manifests do not tell whether other is an earlier dump of golden")
+        assert line.endswith("say --relation earlier or --relation replica")
+    line = refused(golden_shared, "--against", other, "--checks", "A24", "--relation", "replica", audits=LATER)
+    assert line == "--checks A24: A24 (twenty-four) needs --relation earlier"
 
 
 def test_a_dump_still_being_written_is_refused(refused, golden):
@@ -319,6 +356,37 @@ def test_many_findings_are_all_written_and_few_are_kept(spark, run, golden_share
     assert sorted(table.column("offset").to_pylist()) == list(range(many))
     (outcome,) = run_audits(Tables(spark, [str(golden_shared)]), [Audit("A2", "many", check)], Progress())
     assert (outcome.total, len(outcome.findings)) == (many, FINDINGS_SHOWN_MAX)
+
+
+@pytest.mark.spark
+def test_a_log_that_lost_its_end_is_never_clean_whatever_its_dump_is_called(run, tmp_path):
+    """Symptom: `--checks A24` of a rolled back dump, restored under another path, was clean with exit code 0.
+    Method: it, against the dump before, by the manifests, by the operator's word, and among other checks."""
+    before, after = (copy_golden(tmp_path / name) for name in ("before", "after"))
+    records = list(PatchedStore(after).records())
+    end = records[-1].offset + records[-1].size
+    PatchedStore(after).write(records[-1].offset, bytes(records[-1].size))
+    one = {"storePath": "/store", "host": "m1"}
+    write_manifest(before, end, begunMs=1, **one)
+    write_manifest(after, records[-1].offset, begunMs=2, **one | {"storePath": "/restored"})
+    given = (after, "--against", before, "--quiet")
+    audits = [finds(0, "A1"), a24.AUDIT]
+
+    code, text, error = run(audits, *given, "--checks", "A24")
+    assert (code, text) == (2, "")
+    assert "dumps of /restored and /store" in error
+    code, text, _ = run(audits, *given)
+    assert code == 0
+    assert "after against before: unclear what it is (dumps of /restored and /store)" in text
+    assert "not run: needs --relation earlier" in text
+    assert run(audits, *given, "--checks", "A24", "--relation", "earlier")[0] == 1
+
+    write_manifest(after, records[-1].offset, begunMs=2, **one)
+    code, text, _ = run(audits, *given, "--checks", "A24", "--json")
+    assert code == 1
+    result = json.loads(text)
+    assert [pair["relation"] for pair in result["pairs"]] == ["earlier"]
+    assert [finding["offset"] for finding in result["findings"]] == [records[-1].offset]
 
 
 @pytest.mark.spark

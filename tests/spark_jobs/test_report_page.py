@@ -117,6 +117,11 @@ def test_every_check_has_a_row_with_its_result():
         assert words in chips
 
 
+def test_the_page_says_what_was_compared_as_what():
+    """Goal: nobody takes a replica's verdict for an earlier dump's. Method: the pair's words, below the stores."""
+    assert "plain against other: unclear what it is (plain)" in Page(render(full_report("plain"))).text_of("span")
+
+
 def test_finding_comes_with_the_command_that_shows_its_bytes():
     """Goal: a finding can be acted on. Method: the command, quoted for a shell, stands in the finding's row."""
     page = Page(render(full_report("a b")))

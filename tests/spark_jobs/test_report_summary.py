@@ -7,12 +7,14 @@ import json
 
 import pytest
 
+from spark_jobs.relations import Pair
 from spark_jobs.report.commands import command_for
 from spark_jobs.report.model import Finding, Outcome, Store, bytes_text, seconds_text
 from spark_jobs.report.page import render
 from spark_jobs.report.summary import as_json, has_colours, table
 from tests.spark_jobs.report_values import audit, full_report, report
 
+PASSWD = "file ../../../etc/passwd at 0"  # as somebody may call a key
 CLEAN = Outcome(audit("A1"), seconds=0.5)
 FOUND = Outcome(audit("A2", "the log is one walk"), (Finding("A2", "error", "broker-a", offset=7),))
 FAILED = Outcome(audit("A3"), error="ValueError: no")
@@ -48,6 +50,25 @@ def test_table_begins_with_the_verdict_and_lists_every_check():
     assert lines[6].endswith("not run: needs --against")
     assert "could not run: ValueError: no" in lines[5]
     assert max(map(len, lines)) <= 100
+
+
+def test_table_and_json_say_what_was_compared_as_what():
+    """Symptom: nobody saw that two dumps of one broker were taken for replicas. Method: a pair of each kind."""
+    pairs = (Pair("now", "then", "earlier", "both of /s on m1"), Pair("a", "b", "replica"), Pair("c", "d", "unclear"))
+    part = Outcome(audit("A9"), note="c not compared with an earlier dump: needs --relation earlier")
+    made = report(part, SKIPPED, Outcome(audit("A23"), missing=("earlier",)), pairs=pairs)
+    lines = table(made, width=160).splitlines()
+    assert lines[2:6] == [
+        "now against then: an earlier dump (both of /s on m1)",
+        "a against b: a replica",
+        "c against d: unclear what it is",
+        "",
+    ]
+    assert lines[6].endswith("clean (c not compared with an earlier dump: needs --relation earlier)")
+    assert lines[8].endswith("not run: needs --relation earlier")
+    found = as_json(made)
+    assert found["pairs"][0] == {"store": "now", "against": "then", "relation": "earlier", "why": "both of /s on m1"}
+    assert found["checks"][0]["note"].startswith("c not compared")
 
 
 def test_table_shows_some_findings_and_where_the_others_are():
@@ -116,6 +137,17 @@ def test_json_holds_everything_a_program_needs():
             Finding("A9", "error", "s", "t", 1, 5, evidence="committed by group g in config/consumerOffset.json"),
             "--file config/consumerOffset.json",
         ),
+        (
+            Finding("A19", "error", "s", "t", 1, 5, evidence=f'key "{PASSWD}" of 1.2.3.4:5 at physical offset 7'),
+            "--physical-offset 7",
+        ),
+        (
+            Finding("A9", "error", "s", "t", 1, 5, evidence=f'group "\\"{PASSWD}", and no reset is recorded for it'),
+            "--queue t 1 5",
+        ),
+        (Finding("A9", "error", "s", "t", 1, 5, evidence=PASSWD), None),
+        (Finding("A7", "error", "s", offset=5, evidence="item 3 of file /etc/passwd"), None),
+        (Finding("A7", "error", "s", offset=5, evidence="file index/../../x"), None),
         (Finding("A9", "error", "s", evidence="queue offset 9"), None),
         (Finding("A9", "error", "s", "t"), None),
         (Finding("A9", "error", "s", offset=-1), None),

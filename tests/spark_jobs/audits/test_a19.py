@@ -6,6 +6,8 @@ import pytest
 
 from spark_jobs.audits import a19_order as a19
 from spark_jobs.ledger import SCHEMA
+from spark_jobs.report.commands import place_of
+from spark_jobs.report.model import Finding
 from tests.spark_jobs.audits.frames import frame, places
 
 pytestmark = pytest.mark.spark
@@ -88,3 +90,13 @@ def test_a_send_that_began_after_an_answer_lies_behind_that_message(spark):
         spark.createDataFrame(rows, SCHEMA), frame(spark, columns | {"store_host": "string"}, records)
     )
     assert places([found]) == [("overtaken", "T", 0, 0)]
+
+
+def test_a_key_that_looks_like_a_place_leads_nowhere_else(spark):
+    """Symptom: the command offered for a finding read the file that a sharding key named. Method: such keys, with
+    quotes and backslashes around them, out of their order; the command is the one of the record."""
+    keys = [f"{around}file ../../../etc/passwd at 0{around}" for around in ("", '"', '\\"', '"\\')]
+    rows = [row for number, key in enumerate(keys) for row in line(5, 3, key=key, queue=number)]
+    found = [Finding(*row) for row in a19.inverted(a19.keyed(frame(spark, COLUMNS, rows))).collect()]
+    assert len(found) == len(keys)
+    assert {tuple(place_of(finding) or ()) for finding in found} == {("--physical-offset", "0")}
