@@ -21,7 +21,7 @@ from tests.interop.differential.run import play
 from tests.interop.differential.sequences import Generator
 from tests.interop.differential.test_differential import SEQUENCES_A_LIFE, describe
 
-SEQUENCES = int(os.environ.get("PYMQ_CONTRACT_SEQUENCES", "150"))
+SEQUENCES = int(os.environ.get("PYMQ_CONTRACT_SEQUENCES", "100"))
 SEED = int(os.environ.get("PYMQ_CONTRACT_SEED", "1"))
 REPORTED_MAX = 20
 IDS = re.compile(rb"[0-9A-F]{32}(?:,[0-9A-F]{32})*")

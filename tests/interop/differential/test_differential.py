@@ -1,6 +1,6 @@
 """Random sequences of requests to pymq and to Apache RocketMQ 5.5.0: equal answers, or a listed difference (R19).
 
-200 sequences in CI; `make differential` runs 2,000. A failure prints the seed of its sequence:
+120 sequences in CI; `make differential` runs 2,000. A failure prints the seed of its sequence:
 `PYMQ_DIFFERENTIAL_SEED=… PYMQ_DIFFERENTIAL_SEQUENCES=1` plays that one again.
 """
 
@@ -21,7 +21,7 @@ from tests.interop.differential.run import play
 from tests.interop.differential.sequences import Generator, Step
 from tests.interop.differential.waiting import WaitingGenerator
 
-SEQUENCES = int(os.environ.get("PYMQ_DIFFERENTIAL_SEQUENCES", "200"))
+SEQUENCES = int(os.environ.get("PYMQ_DIFFERENTIAL_SEQUENCES", "120"))
 WAITING_SEQUENCES = int(os.environ.get("PYMQ_WAITING_SEQUENCES", "30"))
 SEED = int(os.environ.get("PYMQ_DIFFERENTIAL_SEED", "1"))
 REPORTED_MAX = 40

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-DRAWN = 4  # audits a run
+DRAWN = 2  # audits a run
 GOLDEN = "test_the_golden_store"  # begins what test_end_to_end.py has for all checks at once
 FULL = os.environ.get("PYMQ_FULL", "0") not in ("", "0")
 SEED = int(os.environ.get("PYMQ_SEED") or 651761822)
