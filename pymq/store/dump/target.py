@@ -117,7 +117,10 @@ def allocated(target: Path) -> int:
 
 
 def sweep(target: Path, paths: set[str]) -> None:
-    """Remove files that are not of the dump (of a queue, say, that was removed meanwhile) and empty directories."""
+    """Remove files that are not of the dump (of a queue, say, that was removed meanwhile) and empty directories.
+
+    All but `commitlog`, which is there even when nothing is in it: by it others know a store.
+    """
     for directory, _, names in os.walk(target, topdown=False):
         here = Path(directory)
         for name in names:
@@ -126,7 +129,7 @@ def sweep(target: Path, paths: set[str]) -> None:
                 path.unlink()
         if here != target and not any(here.iterdir()):
             here.rmdir()
-    (target / "commitlog").mkdir(exist_ok=True)  # a store without a message is one, too
+    (target / "commitlog").mkdir(exist_ok=True)
 
 
 def sync_directories(target: Path) -> None:
